@@ -1,0 +1,5 @@
+module margay.dev/router
+
+go 1.26.0
+
+

@@ -1,0 +1,5 @@
+module margay.dev/wire
+
+go 1.26.0
+
+
