@@ -2,4 +2,4 @@ module margay.dev/router
 
 go 1.26.0
 
-
+require github.com/cespare/xxhash/v2 v2.3.0
