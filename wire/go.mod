@@ -2,4 +2,8 @@ module margay.dev/wire
 
 go 1.26.0
 
-
+require (
+	github.com/golang-jwt/jwt/v5 v5.3.1
+	github.com/klauspost/compress v1.20.4
+	pgregory.net/rapid v1.3.0
+)

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package batch
+
+import "fmt"
+
+// keepBuffer is the capacity a builder keeps over Reset even when it was hardly used: one large record must not
+// pin megabytes in every publisher for ever.
+const keepBuffer = 256 << 10
+
+// Builder collects records and lays them out as a batch. It is reusable and not safe for concurrent use.
+type Builder struct {
+	lim    Limits
+	meta   []byte
+	body   []byte
+	packed []byte
+	count  int
+	first  int64
+}
+
+// NewBuilder returns a builder that refuses what a broker with these limits would refuse.
+func NewBuilder(lim Limits) *Builder { return &Builder{lim: lim.effective()} }
+
+// Len is the number of records added since the last Reset.
+func (b *Builder) Len() int { return b.count }
+
+// Size is what the batch would take without compression.
+func (b *Builder) Size() int { return HeaderSize + len(b.meta) + len(b.body) }
+
+// Reset forgets all records and keeps the buffers.
+func (b *Builder) Reset() {
+	b.meta, b.body, b.packed = reuse(b.meta), reuse(b.body), reuse(b.packed)
+	b.count, b.first = 0, 0
+}
+
+func reuse(p []byte) []byte {
+	if cap(p) > keepBuffer && len(p) < cap(p)/4 {
+		return nil
+	}
+	return p[:0]
+}
+
+// Add copies the record into the batch. On an error nothing of it remains: ErrFull when a fresh batch would take
+// it, ErrTooLarge when none would, ErrSchedule or ErrTimestamp when it contradicts itself.
+func (b *Builder) Add(r Record) error {
+	headers := headersSize(r.Headers)
+	if err := b.checkRecord(&r, headers); err != nil {
+		return err
+	}
+	delay, delayOK := micros(r.Delay)
+	ttl, ttlOK := micros(r.TTL)
+	if !delayOK || !ttlOK || ttl > 0 && ttl <= delay {
+		return fmt.Errorf("add record with delay %v and TTL %v: %w", r.Delay, r.TTL, ErrSchedule)
+	}
+	first := b.first
+	if b.count == 0 {
+		first = r.Timestamp
+	}
+	delta := r.Timestamp - first
+	if (delta > 0) != (r.Timestamp > first) && delta != 0 {
+		return fmt.Errorf("add record with timestamp %d behind %d: %w", r.Timestamp, first, ErrTimestamp)
+	}
+	if b.count >= b.lim.Records {
+		return ErrFull
+	}
+	before := len(b.meta)
+	b.meta = appendMeta(b.meta, &r, delta, delay, ttl, headers)
+	if b.Size()+headers+len(r.Value) > b.lim.Batch {
+		alone := HeaderSize + len(b.meta) - before + headers + len(r.Value)
+		b.meta = b.meta[:before]
+		if alone > b.lim.Batch {
+			return fmt.Errorf("add record: %d bytes encoded, a batch takes %d: %w", alone, b.lim.Batch, ErrTooLarge)
+		}
+		return ErrFull
+	}
+	if headers > 0 {
+		b.body = appendHeaders(b.body, r.Headers)
+	}
+	b.body = append(b.body, r.Value...)
+	b.first = first
+	b.count++
+	return nil
+}
+
+func (b *Builder) checkRecord(r *Record, headers int) error {
+	switch {
+	case len(r.Key) > b.lim.Key:
+		return fmt.Errorf("add record: key of %d bytes, at most %d: %w", len(r.Key), b.lim.Key, ErrTooLarge)
+	case len(r.Headers) > b.lim.Headers:
+		return fmt.Errorf("add record: %d headers, at most %d: %w", len(r.Headers), b.lim.Headers, ErrTooLarge)
+	case headers > b.lim.HeaderBytes:
+		return fmt.Errorf("add record: headers of %d bytes, at most %d: %w", headers, b.lim.HeaderBytes, ErrTooLarge)
+	case len(r.Key)+headers+len(r.Value) > b.lim.Record:
+		return fmt.Errorf("add record: %d bytes, at most %d: %w", len(r.Key)+headers+len(r.Value), b.lim.Record, ErrTooLarge)
+	}
+	return nil
+}
+
+func appendMeta(dst []byte, r *Record, delta int64, delay, ttl uint64, headers int) []byte {
+	at := len(dst)
+	dst = appendVarint(append(dst, 0), delta)
+	var flags byte
+	if r.Key != nil {
+		flags |= flagKey
+		dst = append(appendUvarint(dst, uint64(len(r.Key))), r.Key...)
+	}
+	if delay > 0 {
+		flags |= flagDelay
+		dst = appendUvarint(dst, delay)
+	}
+	if ttl > 0 {
+		flags |= flagTTL
+		dst = appendUvarint(dst, ttl)
+	}
+	if r.Value == nil {
+		flags |= flagNull
+	} else {
+		dst = appendUvarint(dst, uint64(len(r.Value)))
+	}
+	if headers > 0 {
+		flags |= flagHeaders
+		dst = appendUvarint(dst, uint64(headers))
+	}
+	dst[at] = flags
+	return dst
+}
+
+// Build returns the batch as a producer sends it, in fresh memory that the caller owns: it is kept in flight
+// while the builder fills the next one. The records stay until Reset. A body that does not shrink is sent plain.
+func (b *Builder) Build(producerID, producerSeq uint64, compression Compression) (Batch, error) {
+	if b.count == 0 {
+		return nil, fmt.Errorf("build batch without records: %w", ErrCount)
+	}
+	if (producerID == 0) != (producerSeq == 0) {
+		return nil, fmt.Errorf("build batch of producer %d, sequence %d: %w", producerID, producerSeq, ErrProducer)
+	}
+	body, attributes := b.body, compressionNone
+	switch compression {
+	case None:
+	case Zstd:
+		var ok bool
+		if b.packed, ok = compress(b.packed[:0], b.body); ok && len(b.packed) < len(b.body) {
+			body, attributes = b.packed, compressionZstd
+		}
+	default:
+		return nil, fmt.Errorf("build batch with compression %d: %w", compression, ErrAttributes)
+	}
+	out := make(Batch, HeaderSize+len(b.meta)+len(body))
+	copy(out[HeaderSize:], b.meta)
+	copy(out[HeaderSize+len(b.meta):], body)
+	out.seal(produced{
+		attributes: attributes, count: b.count, producerID: producerID, producerSeq: producerSeq,
+		firstTime: b.first, plainSize: len(b.body), metaSize: len(b.meta),
+	})
+	return out, nil
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package batch
+
+import "time"
+
+// Meta is what can be read of a record without its body: filters, key index, TTL and delay need no more.
+type Meta struct {
+	Key         []byte // aliases the batch; nil = none
+	Null        bool   // tombstone
+	Timestamp   int64
+	Delay       time.Duration
+	TTL         time.Duration
+	ValueSize   int
+	HeadersSize int // as encoded, 0 = none
+}
+
+// Metas walks the metas of a batch; it never decompresses.
+type Metas struct {
+	c     cursor
+	first int64
+	left  int
+	index int
+	base  uint64
+	plain int // bytes of the body not yet spoken for
+}
+
+// Metas returns a walk over the metas of all records; a control batch has none.
+func (b Batch) Metas() *Metas {
+	m := &Metas{}
+	m.reset(b)
+	return m
+}
+
+func (m *Metas) reset(b Batch) {
+	*m = Metas{first: b.FirstTimestamp(), base: b.BaseOffset(), plain: b.PlainSize(), index: -1}
+	if b.IsControl() {
+		return
+	}
+	m.left = b.Count()
+	m.c = cursor{b: b.meta()}
+}
+
+// Next fills meta with the next record's. It returns false at the end.
+func (m *Metas) Next(meta *Meta) (bool, error) {
+	if m.left == 0 {
+		m.finish()
+	} else {
+		m.step(meta)
+	}
+	if m.c.err != nil {
+		return false, fault("read record meta", HeaderSize+m.c.at, m.c.err)
+	}
+	return m.index >= 0, nil
+}
+
+// Offset is that of the record that Next returned last.
+func (m *Metas) Offset() uint64 { return m.base + uint64(m.index) }
+
+func (m *Metas) finish() {
+	m.index = -1
+	m.c.end()
+	if m.plain != 0 {
+		m.c.fail(ErrSize)
+	}
+	m.plain = 0
+}
+
+func (m *Metas) step(meta *Meta) {
+	m.index++
+	m.left--
+	c := &m.c
+	start := c.pos
+	flags := c.u8()
+	if flags&^knownFlags != 0 {
+		c.pos = start
+		c.fail(ErrAttributes)
+		return
+	}
+	*meta = Meta{Null: flags&flagNull != 0}
+	meta.Timestamp = m.timestamp(c.varint())
+	if flags&flagKey != 0 {
+		meta.Key = c.bytes(c.length())
+	}
+	var delay, ttl uint64
+	if flags&flagDelay != 0 {
+		delay = c.schedule()
+	}
+	if flags&flagTTL != 0 {
+		ttl = c.schedule()
+		if ttl <= delay {
+			c.fail(ErrSchedule)
+		}
+	}
+	meta.Delay, meta.TTL = time.Duration(delay)*time.Microsecond, time.Duration(ttl)*time.Microsecond
+	if flags&flagNull == 0 {
+		meta.ValueSize = m.take(0)
+	}
+	if flags&flagHeaders != 0 {
+		meta.HeadersSize = m.take(1)
+	}
+}
+
+func (m *Metas) timestamp(delta int64) int64 {
+	ts := m.first + delta
+	if (delta > 0) != (ts > m.first) && delta != 0 || m.index == 0 && delta != 0 {
+		m.c.fail(ErrTimestamp)
+	}
+	return ts
+}
+
+// take reads a size within the body and takes it off what the body still has.
+func (m *Metas) take(least uint64) int {
+	start := m.c.pos
+	v := m.c.uvarint()
+	if v < least || v > uint64(m.plain) {
+		m.c.pos = start
+		m.c.fail(ErrSize)
+		return 0
+	}
+	m.plain -= int(v)
+	return int(v)
+}
+
+func (c *cursor) schedule() uint64 {
+	start := c.pos
+	us := c.uvarint()
+	if us == 0 || us > maxScheduleUs {
+		c.pos = start
+		c.fail(ErrSchedule)
+		return 0
+	}
+	return us
+}

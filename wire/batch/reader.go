@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package batch
+
+// Reader walks the records of a batch. Key and Value of a record alias the batch, or the decompressed body that
+// the reader made for it, and stay valid as long as they are held; the Headers slice is reused by the next Next.
+type Reader struct {
+	b       Batch
+	metas   Metas
+	body    cursor
+	opened  bool
+	headers []Header
+}
+
+// Records returns a walk over all records; a control batch has none. The body is decompressed at the first Next,
+// once, into at most the declared plain size.
+func (b Batch) Records() *Reader {
+	r := &Reader{}
+	r.Reset(b)
+	return r
+}
+
+// Reset points the reader at another batch and keeps what it has allocated.
+func (r *Reader) Reset(b Batch) {
+	r.b, r.body, r.opened = b, cursor{}, false
+	r.metas.reset(b)
+}
+
+// Offset is that of the record that Next returned last.
+func (r *Reader) Offset() uint64 { return r.metas.Offset() }
+
+// Next fills rec with the next record. It returns false at the end.
+func (r *Reader) Next(rec *Record) (bool, error) {
+	var m Meta
+	ok, err := r.metas.Next(&m)
+	if err != nil {
+		return false, err
+	}
+	if !r.opened {
+		if err := r.open(); err != nil {
+			return false, err
+		}
+	}
+	c := &r.body
+	if !ok {
+		c.end()
+		return false, r.bodyFault()
+	}
+	*rec = Record{Key: m.Key, Timestamp: m.Timestamp, Delay: m.Delay, TTL: m.TTL}
+	if m.HeadersSize > 0 {
+		rec.Headers = r.readHeaders(c.bytes(m.HeadersSize))
+	}
+	if !m.Null {
+		rec.Value = c.bytes(m.ValueSize)
+	}
+	return c.err == nil, r.bodyFault()
+}
+
+func (r *Reader) open() error {
+	r.opened = true
+	body := r.b.body()
+	if r.b.Compressed() {
+		plain, err := decompress(body, r.b.PlainSize())
+		if err != nil {
+			r.body.fail(ErrCompression)
+			return fault("decompress body", HeaderSize+r.b.metaSize(), ErrCompression)
+		}
+		body = plain
+	}
+	r.body.b = body
+	return nil
+}
+
+func (r *Reader) bodyFault() error {
+	if r.body.err == nil {
+		return nil
+	}
+	return fault("read record body", r.body.at, r.body.err)
+}
+
+func (r *Reader) readHeaders(p []byte) []Header {
+	start := r.body.pos - len(p)
+	c := cursor{b: p}
+	n := headerCount(&c)
+	// A header takes at least two bytes, so growth is bounded by bytes that are there.
+	old := r.headers[:cap(r.headers)]
+	out := r.headers[:0]
+	for i := range n {
+		name := c.bytes(c.length())
+		value := c.bytes(c.length())
+		if c.err != nil {
+			break
+		}
+		var key string
+		// Records of one batch mostly carry the same header names: reusing the string saves an allocation each.
+		if i < len(old) && old[i].Key == string(name) {
+			key = old[i].Key
+		} else {
+			key = string(name)
+		}
+		out = append(out, Header{Key: key, Value: value})
+	}
+	c.end()
+	if c.err != nil && r.body.err == nil {
+		r.body.err, r.body.at = c.err, start+c.at
+	}
+	r.headers = out
+	return out
+}
+
+// headerCount reads how many headers follow: at least one, for a record without any has no header section.
+func headerCount(c *cursor) int {
+	n := c.uvarint()
+	if n == 0 || n > uint64(c.left()/2) {
+		c.fail(ErrCount)
+		return 0
+	}
+	return int(n)
+}
