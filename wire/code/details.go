@@ -2,6 +2,8 @@
 
 package code
 
+import "math/bits"
+
 // Detail names one number that an error can carry. The values are frozen: they are the keys on the wire.
 type Detail uint8
 
@@ -78,3 +80,6 @@ func (d *Details) Put(k Detail, v uint64) {
 	}
 	d.Set |= 1 << k
 }
+
+// Len returns how many details are present.
+func (d *Details) Len() int { return bits.OnesCount8(uint8(d.Set)) }

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+// Features is the bit set that Hello and HelloOk exchange: which requests exist at all. It is a number
+// space of its own that never appears on a frame; how a body is laid out is the business of flags. A
+// client sends no request whose feature the broker did not advertise.
+type Features uint64
+
+const (
+	// FeatureStreams: Lookup, Offsets, Publish and Subscribe.
+	FeatureStreams Features = 1 << 0
+)
+
+// AllFeatures is what this build knows.
+const AllFeatures = FeatureStreams
+
+// Has reports whether every feature of want is in the set.
+func (f Features) Has(want Features) bool { return f&want == want }
