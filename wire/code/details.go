@@ -2,7 +2,10 @@
 
 package code
 
-import "math/bits"
+import (
+	"math/bits"
+	"strconv"
+)
 
 // Detail names one number that an error can carry. The values are frozen: they are the keys on the wire.
 type Detail uint8
@@ -24,6 +27,25 @@ const (
 	detailEnd Detail = 7
 )
 
+// String returns the name of the detail as documentation and logs write it.
+func (d Detail) String() string {
+	switch d {
+	case DetailEarliest:
+		return "earliest"
+	case DetailLatest:
+		return "latest"
+	case DetailLastSequence:
+		return "last_sequence"
+	case DetailResumeAt:
+		return "resume_at"
+	case DetailLimit:
+		return "limit"
+	case DetailShard:
+		return "shard"
+	}
+	return "detail_" + strconv.Itoa(int(d))
+}
+
 // Details are the numbers an error carries; only those in Set mean anything.
 type Details struct {
 	Set                                             DetailSet
@@ -37,7 +59,7 @@ type DetailSet uint8
 // Has reports whether d is in the set.
 func (s DetailSet) Has(d Detail) bool { return d < detailEnd && s&(1<<d) != 0 }
 
-// Get returns the value of d and whether it is present.
+// Get returns the value of k and whether it is present.
 func (d *Details) Get(k Detail) (uint64, bool) {
 	if !d.Set.Has(k) {
 		return 0, false

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"unicode"
+
+	"margay.dev/wire/batch"
+	"margay.dev/wire/code"
+)
+
+var update = flag.Bool("update", false, "write golden vectors that do not exist yet (existing ones are frozen)")
+
+const vectorDir = "testdata/vectors/frames"
+
+// TestVectors holds the encoding of every sample to its golden bytes, and their meaning to the JSON
+// beside them. A vector that exists is never rewritten: other clients are built against it.
+func TestVectors(t *testing.T) {
+	seen := map[Type]bool{}
+	for _, s := range samples() {
+		seen[s.frame.Type()] = true
+		t.Run(s.name, func(t *testing.T) {
+			got := AppendFrame(nil, s.corr, s.frame)
+			golden(t, s.name+".hex", hexLines(got))
+			golden(t, s.name+".json", meaning(t, s))
+		})
+	}
+	for typ := range typeNames {
+		if Type(typ).Known() && !seen[Type(typ)] {
+			t.Errorf("no vector for %s", Type(typ))
+		}
+	}
+}
+
+func golden(t *testing.T, name string, want []byte) {
+	t.Helper()
+	path := filepath.Join(vectorDir, name)
+	got, err := os.ReadFile(path)
+	if os.IsNotExist(err) && *update {
+		if err := os.MkdirAll(vectorDir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs:\n--- frozen\n%s--- now\n%s", path, got, want)
+	}
+}
+
+// TestRejected reads bodies that must be refused: "<type> <hex of the body> # why" on each line.
+func TestRejected(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(vectorDir, "rejected.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]Type{}
+	for typ, name := range typeNames {
+		names[name] = Type(typ)
+	}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		input, why, ok := strings.Cut(line, "#")
+		name, digits, _ := strings.Cut(strings.TrimSpace(input), " ")
+		body, err := hex.DecodeString(strings.ReplaceAll(digits, " ", ""))
+		typ, known := names[name]
+		if !ok || err != nil || !known {
+			t.Fatalf("line %q: %v", line, err)
+		}
+		err = newFrame(typ).Parse(body)
+		if err == nil {
+			t.Errorf("accepted, must be refused: %s", line)
+		} else if code.From(err).Code != code.BadRequest {
+			t.Errorf("%s: %v is not a bad request (%s)", name, err, why)
+		}
+	}
+}
+
+type sample struct {
+	name  string
+	corr  uint64
+	frame Frame
+}
+
+func samples() []sample {
+	log := batch.LogID{0: 0x01, 1: 0x23, 14: 0xfe, 15: 0xff}
+	limits := Limits{
+		MaxFrame: MaxFrame, MaxBatch: 8 << 20, MaxRecord: 8 << 20, MaxKey: 4096, MaxHeaders: 64,
+		MaxHeaderBytes: 16 << 10, MaxInFlight: 32 << 20,
+	}
+	failed := code.New(code.OutOfRange, "subscribe shard 3: offset 5 has expired").
+		With(code.DetailEarliest, 10).With(code.DetailLatest, 1<<40).With(code.DetailShard, 3)
+	moved := code.New(code.NotLeader, "shard 0 is led elsewhere").At("b2.example:7420", 9)
+	moved.RetryAfter = 250_000_000
+	return []sample{
+		{"hello", 1, &Hello{VersionMin: 1, VersionMax: 2, Features: FeatureStreams, Client: "margay-go/1.0"}},
+		{"hello_ok", 1, &HelloOk{
+			Version: 1, Features: FeatureStreams, Limits: limits, KeepAliveMs: 5000, IdleMs: 30000, Node: "b1", Cluster: "main",
+		}},
+		{"auth", 2, &Auth{Token: strings.Repeat("t", 130)}},
+		{"auth_ok", 2, &AuthOk{Expires: 1_700_000_000_000_000, Subject: "svc/orders"}},
+		{"error", 1 << 63, NewError(failed)},
+		{"error_moved", 77, NewError(moved)},
+		{"ping", 3, &Ping{}},
+		{"pong", 3, &Pong{}},
+		{"goodbye", 0, &Goodbye{Code: code.ShuttingDown, Message: "rolling upgrade"}},
+		{"lookup", 4, &Lookup{Name: "acme/prod/orders"}},
+		{"log_info", 4, &LogInfo{
+			Log: log, Name: "acme/prod/orders", Ack: AckQuorum, MinAck: AckLeader, Fsync: FsyncAlways, Storage: StorageDisk,
+			MapVersion: 12, Shards: []Route{{"b1:7420", 7}, {"", 0}},
+		}},
+		{"offsets", 5, &Offsets{Log: log, Shard: 1}},
+		{"offsets_ok", 5, &OffsetsOk{Shard: 1, Generation: 7, Earliest: 100, Latest: 2000, AppendTime: 1_700_000_000_000_001}},
+		{"publish", 6, &Publish{Log: log, Shard: 2, Previous: 41, Ack: AckQuorum, TimeoutMs: 5000, Batch: batch.Batch("\x01\x02\x03")}},
+		{"published", 6, &Published{
+			BaseOffset: 500, Generation: 7, AppendTime: 1_700_000_000_000_002, Count: 10, Replicas: 3,
+			Reached: ReachedFlushed | ReachedCommitted,
+		}},
+		{"subscribe", 7, &Subscribe{
+			Log: log, Shards: []Start{
+				{Shard: 0, Kind: StartLatest},
+				{Shard: 1, Kind: StartOffset, At: 150, Generation: 6},
+				{Shard: 2, Kind: StartTime, At: 1_700_000_000_000_000},
+			}, Policy: PolicyCatchUp, QueueRecords: 1000, QueueBytes: 1 << 20, UntilMark: true,
+		}},
+		{"subscribed", 7, &Subscribed{Shards: []Started{{0, 7, 2000, 2000}, {1, 7, 150, 900}}}},
+		{"deliver", 0, &Deliver{Shard: 1, Mark: 900, Batch: batch.Batch("\x0a\x0b")}},
+		{"gap", 0, &Gap{Shard: 1, From: 150, To: 160, Reason: GapRetention}},
+		{"progress", 0, &Progress{Shard: 1, Next: 160, Mark: 900, Generation: 7}},
+		{"end", 7, &End{Shard: AllShards, Code: code.SlowConsumer, Message: "queue is full", Resume: []Resume{{0, 2000, 7}, {1, 160, 7}}}},
+		{"end_reached", 7, &End{Shard: 1}},
+		{"unsubscribe", 7, &Unsubscribe{}},
+	}
+}
+
+func newFrame(t Type) Frame {
+	for _, s := range samples() {
+		if s.frame.Type() == t {
+			return reflect.New(reflect.TypeOf(s.frame).Elem()).Interface().(Frame)
+		}
+	}
+	return nil
+}
+
+// hexLines writes the header on one line and the body in lines of 32 bytes.
+func hexLines(frame []byte) []byte {
+	out := []byte(hex.EncodeToString(frame[:HeaderSize]) + "\n")
+	for body := frame[HeaderSize:]; len(body) > 0; {
+		n := min(32, len(body))
+		out = append(hex.AppendEncode(out, body[:n]), '\n')
+		body = body[n:]
+	}
+	return out
+}
+
+// meaning is the JSON of a frame: fields by their snake_case names, bytes as hex, numbers in full.
+func meaning(t *testing.T, s sample) []byte {
+	t.Helper()
+	body := plain(reflect.ValueOf(s.frame).Elem())
+	out, err := json.MarshalIndent(map[string]any{
+		"type": uint8(s.frame.Type()), "name": s.frame.Type().String(), "flags": 0, "corr": s.corr, "body": body,
+	}, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(out, '\n')
+}
+
+func plain(v reflect.Value) any {
+	switch x := v.Interface().(type) {
+	case batch.LogID:
+		return x.String()
+	case batch.Batch:
+		return hex.EncodeToString(x)
+	case code.Details:
+		m := map[string]uint64{}
+		for k := code.DetailEarliest; k <= code.DetailShard; k++ {
+			if val, ok := x.Get(k); ok {
+				m[k.String()] = val
+			}
+		}
+		return m
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		m := map[string]any{}
+		for i := range v.NumField() {
+			m[snake(v.Type().Field(i).Name)] = plain(v.Field(i))
+		}
+		return m
+	case reflect.Slice:
+		list := make([]any, v.Len())
+		for i := range list {
+			list[i] = plain(v.Index(i))
+		}
+		return list
+	case reflect.String:
+		return v.String()
+	case reflect.Bool:
+		return v.Bool()
+	case reflect.Int64:
+		return v.Int()
+	default:
+		return v.Uint()
+	}
+}
+
+func snake(name string) string {
+	var b strings.Builder
+	for i, r := range name {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
