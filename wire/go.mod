@@ -7,3 +7,5 @@ require (
 	github.com/klauspost/compress v1.20.4
 	pgregory.net/rapid v1.3.0
 )
+
+require go.yaml.in/yaml/v3 v3.0.6

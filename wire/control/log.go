@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"fmt"
+	"time"
+
+	"margay.dev/wire/batch"
+)
+
+// Presets of a log, one for each way of reading it.
+const PresetStream = "stream"
+
+// Acknowledgement rules, the weakest first.
+const (
+	AckNone   = "none"   // answered when it is admitted
+	AckLeader = "leader" // flushed at the leader
+	AckQuorum = "quorum" // flushed at a majority of the replicas
+)
+
+// When an append is flushed to the disk.
+const (
+	FsyncAlways   = "always"   // before it is acknowledged
+	FsyncInterval = "interval" // at least once per interval; an acknowledged record can be lost with the power
+	FsyncNever    = "never"    // when the operating system likes
+)
+
+// Where the records live.
+const (
+	StorageDisk   = "disk"
+	StorageMemory = "memory" // gone with the process
+)
+
+// Limits and defaults of a log's settings.
+const (
+	MaxShards = 1024
+
+	MinSegmentBytes     = 4 << 10
+	MaxSegmentBytes     = 4 << 30
+	DefaultSegmentBytes = 256 << 20 // what 0 means
+
+	// MinMaxBytes is the least a log that does not set its segments' size may keep.
+	MinMaxBytes   = 1 << 20
+	MinMaxAge     = time.Second
+	MinSegmentAge = time.Second
+
+	MinFsyncInterval     = time.Millisecond
+	MaxFsyncInterval     = time.Minute
+	DefaultFsyncInterval = 100 * time.Millisecond
+)
+
+// Log is one log of the catalog with all of its settings, none of them left to a default.
+type Log struct {
+	ID                      batch.LogID // random, never used again
+	Tenant, Namespace, Name string
+	Preset                  string
+
+	Shards   int
+	Replicas int
+
+	Ack    string // what moves the mark, and what a publish gets that does not say
+	MinAck string // the least a publish may ask for
+
+	Fsync         string
+	FsyncInterval time.Duration // 0 unless Fsync is FsyncInterval
+	Storage       string
+
+	MaxAge   time.Duration // 0: no limit
+	MaxBytes int64         // per shard; 0: no limit
+
+	SegmentBytes int64         // 0: DefaultSegmentBytes, or less under a small MaxBytes; see SegmentSize
+	SegmentAge   time.Duration // 0: the broker's default
+
+	CreatedAt time.Time
+	Version   uint64 // of the catalog when the log was last changed; its ETag
+	// Deleted marks a log that was deleted: it stays in the snapshot until every broker has removed its data, because
+	// a broker deletes nothing merely for not finding it in the catalog.
+	Deleted bool
+}
+
+// FullName is the log's address.
+func (l *Log) FullName() string { return FullName(l.Tenant, l.Namespace, l.Name) }
+
+// SegmentSize is the size at which a segment is closed, in bytes. Retention removes whole segments, so with a small
+// MaxBytes the default gives way: a log of one segment could never shed anything.
+func (l *Log) SegmentSize() int64 {
+	switch {
+	case l.SegmentBytes > 0:
+		return l.SegmentBytes
+	case l.MaxBytes > 0 && l.MaxBytes/4 < DefaultSegmentBytes:
+		return max(l.MaxBytes/4, MinSegmentBytes)
+	}
+	return DefaultSegmentBytes
+}
+
+// SetDefaults fills what is not set with the defaults of the log's preset.
+func (l *Log) SetDefaults() {
+	def := func(s *string, v string) {
+		if *s == "" {
+			*s = v
+		}
+	}
+	def(&l.Tenant, DefaultTenant)
+	def(&l.Namespace, DefaultNamespace)
+	def(&l.Preset, PresetStream)
+	def(&l.Ack, AckQuorum)
+	def(&l.MinAck, AckNone)
+	def(&l.Fsync, FsyncAlways)
+	def(&l.Storage, StorageDisk)
+	if l.Shards == 0 {
+		l.Shards = 1
+	}
+	if l.Replicas == 0 {
+		l.Replicas = 1
+	}
+	if l.Fsync == FsyncInterval && l.FsyncInterval == 0 {
+		l.FsyncInterval = DefaultFsyncInterval
+	}
+}
+
+// Problem is one thing wrong with a document: the path of the field and what would be right.
+type Problem struct {
+	Path    string `json:"path"`
+	Message string `json:"message"`
+}
+
+// String is the problem in one line.
+func (p Problem) String() string { return p.Path + ": " + p.Message }
+
+// Validate lists everything that is wrong with the log's settings; nothing for a log that can be created.
+func (l *Log) Validate() []Problem {
+	var ps problems
+	ps.name("tenant", l.Tenant)
+	ps.name("namespace", l.Namespace)
+	ps.name("name", l.Name)
+	ps.oneOf("preset", l.Preset, PresetStream)
+	if l.Shards < 1 || l.Shards > MaxShards {
+		ps.add("shards", "%d is not between 1 and %d", l.Shards, MaxShards)
+	}
+	if l.Replicas < 1 {
+		ps.add("replicas", "%d is below the minimum of 1", l.Replicas)
+	} else if l.Replicas > 1 {
+		ps.add("replicas", "%d copies: one node holds one copy; clusters come with a later version: use replicas 1", l.Replicas)
+	}
+	ps.oneOf("ack", l.Ack, AckLeader, AckQuorum)
+	ps.oneOf("min_ack", l.MinAck, AckNone, AckLeader, AckQuorum)
+	if l.Ack == AckLeader && l.MinAck == AckQuorum {
+		ps.add("min_ack", "%q is more than the ack rule %q gives: use %q or %q", l.MinAck, l.Ack, AckNone, AckLeader)
+	}
+	ps.oneOf("fsync", l.Fsync, FsyncAlways, FsyncInterval, FsyncNever)
+	if l.Fsync == FsyncInterval {
+		if l.FsyncInterval < MinFsyncInterval || l.FsyncInterval > MaxFsyncInterval {
+			ps.add("fsync_interval", "%v is not between %v and %v", l.FsyncInterval, Duration(MinFsyncInterval), Duration(MaxFsyncInterval))
+		}
+	} else if l.FsyncInterval != 0 {
+		ps.add("fsync_interval", "means nothing with fsync %q: leave it out, or use fsync %q", l.Fsync, FsyncInterval)
+	}
+	ps.oneOf("storage", l.Storage, StorageDisk, StorageMemory)
+	l.validateRetention(&ps)
+	return ps
+}
+
+func (l *Log) validateRetention(ps *problems) {
+	if l.MaxAge != 0 && l.MaxAge < MinMaxAge {
+		ps.add("max_age", "%v is below the minimum of %v; 0 means no limit", l.MaxAge, MinMaxAge)
+	}
+	if l.SegmentAge != 0 && l.SegmentAge < MinSegmentAge {
+		ps.add("segment_age", "%v is below the minimum of %v; 0 means the default", l.SegmentAge, MinSegmentAge)
+	}
+	segment := l.SegmentBytes
+	if segment != 0 && (segment < MinSegmentBytes || segment > MaxSegmentBytes) {
+		ps.add("segment_bytes", "%d is not between the minimum of %d and %d; 0 means the default", segment, MinSegmentBytes, int64(MaxSegmentBytes))
+		segment = 0
+	}
+	least, what := int64(MinMaxBytes), "the minimum"
+	if segment != 0 {
+		least, what = segment, "one segment: at least segment_bytes,"
+	}
+	if l.MaxBytes != 0 && l.MaxBytes < least {
+		ps.add("max_bytes", "%d is below %s %d; 0 means no limit", l.MaxBytes, what, least)
+	}
+}
+
+type problems []Problem
+
+func (ps *problems) add(path, format string, args ...any) {
+	*ps = append(*ps, Problem{Path: path, Message: fmt.Sprintf(format, args...)})
+}
+
+func (ps *problems) name(path, v string) {
+	if !ValidName(v) {
+		ps.add(path, "%.100q is not a name: %s", v, NameRule)
+	}
+}
+
+func (ps *problems) oneOf(path, v string, choices ...string) {
+	for _, c := range choices {
+		if v == c {
+			return
+		}
+	}
+	ps.add(path, "%.100q is not one of %q", v, choices)
+}

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+func TestSpecDefaults(t *testing.T) {
+	spec := StreamSpec{Name: "orders"}
+	l, ps := spec.Log("default", "default")
+	if len(ps) != 0 {
+		t.Fatal(ps)
+	}
+	want := Log{
+		Tenant: "default", Namespace: "default", Name: "orders", Preset: PresetStream, Shards: 1, Replicas: 1,
+		Ack: AckQuorum, MinAck: AckNone, Fsync: FsyncAlways, Storage: StorageDisk,
+	}
+	if l != want {
+		t.Fatalf("got %+v", l)
+	}
+	spec = StreamSpec{Name: "orders", Fsync: ptr(FsyncInterval)}
+	if l, ps = spec.Log("t", "n"); len(ps) != 0 || l.FsyncInterval != 100*time.Millisecond {
+		t.Fatalf("%+v %v", l, ps)
+	}
+}
+
+func TestEveryProblemIsNamedAtOnce(t *testing.T) {
+	spec := StreamSpec{
+		Name: "../x", Shards: ptr(0), Replicas: ptr(3), Ack: ptr("none"), MinAck: ptr("all"), Fsync: ptr("sometimes"),
+		Storage: ptr("tape"), MaxAge: ptr(Duration(time.Millisecond)), MaxBytes: ptr(int64(-1)), SegmentBytes: ptr(int64(64)),
+		SegmentAge: ptr(Duration(time.Millisecond)), FsyncInterval: ptr(Duration(time.Second)),
+	}
+	_, ps := spec.Log("T", "")
+	var got []string
+	for _, p := range ps {
+		got = append(got, p.Path)
+	}
+	want := "tenant namespace name shards replicas ack min_ack fsync fsync_interval storage max_age segment_age segment_bytes max_bytes"
+	if strings.Join(got, " ") != want {
+		t.Fatalf("got  %s\nwant %s", strings.Join(got, " "), want)
+	}
+}
+
+// RT-03: a value that makes no sense is refused with the minimum named.
+func TestTinySettingsNameTheMinimum(t *testing.T) {
+	for _, tc := range []struct {
+		change func(*StreamSpec)
+		say    string
+	}{
+		{func(s *StreamSpec) { s.SegmentBytes = ptr(int64(1)) }, "4096"},
+		{func(s *StreamSpec) { s.SegmentBytes = ptr(int64(64)) }, "4096"},
+		{func(s *StreamSpec) { s.SegmentBytes = ptr(int64(1000)) }, "4096"},
+		{func(s *StreamSpec) { s.SegmentBytes = ptr(int64(-1)) }, "4096"},
+		{func(s *StreamSpec) { s.SegmentBytes = ptr(int64(4<<30 + 1)) }, "4294967296"},
+		{func(s *StreamSpec) { s.SegmentBytes, s.MaxBytes = ptr(int64(8192)), ptr(int64(8191)) }, "8192"},
+		{func(s *StreamSpec) { s.MaxBytes = ptr(int64(1000)) }, "1048576"},
+		{func(s *StreamSpec) { s.MaxBytes = ptr(int64(-1)) }, "1048576"},
+		{func(s *StreamSpec) { s.MaxAge = ptr(Duration(time.Millisecond)) }, "1s"},
+		{func(s *StreamSpec) { s.SegmentAge = ptr(Duration(time.Millisecond)) }, "1s"},
+		{func(s *StreamSpec) { s.Shards = ptr(1025) }, "1024"},
+		{func(s *StreamSpec) { s.Shards = ptr(-1) }, "between 1"},
+		{func(s *StreamSpec) { s.Replicas = ptr(0) }, "minimum of 1"},
+		{func(s *StreamSpec) { s.Replicas = ptr(3) }, "use replicas 1"},
+		{func(s *StreamSpec) { s.Fsync, s.FsyncInterval = ptr(FsyncInterval), ptr(Duration(1)) }, "1ms"},
+		{func(s *StreamSpec) { s.FsyncInterval = ptr(Duration(time.Second)) }, "leave it out"},
+		{func(s *StreamSpec) { s.Ack, s.MinAck = ptr(AckLeader), ptr(AckQuorum) }, "more than the ack rule"},
+		{func(s *StreamSpec) { s.Ack = ptr("") }, "not one of"},
+		{func(s *StreamSpec) { s.Name = strings.Repeat("x", 5000) }, NameRule},
+	} {
+		s := StreamSpec{Name: "x"}
+		tc.change(&s)
+		_, ps := s.Log("default", "default")
+		if len(ps) != 1 || !strings.Contains(ps[0].Message, tc.say) {
+			t.Errorf("%+v: problems %v, want one that says %q", s, ps, tc.say)
+		}
+	}
+	for _, ok := range []StreamSpec{
+		{Name: "x", SegmentBytes: ptr(int64(4096)), MaxBytes: ptr(int64(4096))},
+		{Name: "x", SegmentBytes: ptr(int64(0)), MaxBytes: ptr(int64(0)), MaxAge: ptr(Duration(0))},
+		{Name: "x", SegmentBytes: ptr(int64(4 << 30)), Shards: ptr(1024), MaxAge: ptr(Duration(time.Second))},
+	} {
+		if _, ps := ok.Log("default", "default"); len(ps) != 0 {
+			t.Errorf("%+v: %v", ok, ps)
+		}
+	}
+}
+
+func TestSegmentSizeLeavesRetentionSomethingToRemove(t *testing.T) {
+	for _, tc := range []struct{ segment, max, want int64 }{
+		{0, 0, 256 << 20}, {0, 10 << 30, 256 << 20}, {0, 1 << 20, 256 << 10}, {4096, 4096, 4096}, {1 << 30, 2 << 30, 1 << 30},
+	} {
+		l := Log{SegmentBytes: tc.segment, MaxBytes: tc.max}
+		if got := l.SegmentSize(); got != tc.want {
+			t.Errorf("%+v: %d", tc, got)
+		}
+	}
+}
+
+func TestPatchChangesOnlyWhatItNames(t *testing.T) {
+	spec := StreamSpec{Name: "x", Shards: ptr(4), MaxBytes: ptr(int64(1 << 20)), Fsync: ptr(FsyncInterval)}
+	l, ps := spec.Log("t", "n")
+	if len(ps) != 0 {
+		t.Fatal(ps)
+	}
+	before := l
+	if ps := (&StreamPatch{}).Apply(&l); len(ps) != 0 || l != before {
+		t.Fatalf("an empty patch changed %+v to %+v: %v", before, l, ps)
+	}
+	patch := StreamPatch{MaxAge: ptr(Duration(time.Hour)), Shards: ptr(4)}
+	if ps := patch.Apply(&l); len(ps) != 0 {
+		t.Fatal(ps)
+	}
+	before.MaxAge = time.Hour
+	if l != before {
+		t.Fatalf("got %+v, want %+v", l, before)
+	}
+	patch = StreamPatch{Fsync: ptr(FsyncAlways)}
+	if ps := patch.Apply(&l); len(ps) != 0 || l.FsyncInterval != 0 {
+		t.Fatalf("leaving interval keeps %v: %v", l.FsyncInterval, ps)
+	}
+	patch = StreamPatch{Fsync: ptr(FsyncInterval)}
+	if ps := patch.Apply(&l); len(ps) != 0 || l.FsyncInterval != DefaultFsyncInterval {
+		t.Fatalf("back to interval with %v: %v", l.FsyncInterval, ps)
+	}
+}
+
+// PL-14: more shards would move keys; the refusal says so.
+func TestPatchRefusesWhatCannotChange(t *testing.T) {
+	spec := StreamSpec{Name: "x", Shards: ptr(4)}
+	for _, tc := range []struct {
+		patch StreamPatch
+		say   string
+	}{
+		{StreamPatch{Shards: ptr(8)}, "keys would move"},
+		{StreamPatch{Shards: ptr(2)}, "keys would move"},
+		{StreamPatch{Storage: ptr(StorageMemory)}, "create a new stream"},
+		{StreamPatch{Replicas: ptr(2)}, "use replicas 1"},
+		{StreamPatch{SegmentBytes: ptr(int64(1))}, "4096"},
+	} {
+		l, _ := spec.Log("t", "n")
+		ps := tc.patch.Apply(&l)
+		if len(ps) != 1 || !strings.Contains(ps[0].Message, tc.say) {
+			t.Errorf("%+v: %v, want %q", tc.patch, ps, tc.say)
+		}
+	}
+}
+
+// AU-11: names that become paths.
+func TestNames(t *testing.T) {
+	for _, good := range []string{"a", "0", "orders", "a.b", "a-b_c.d", strings.Repeat("x", 64)} {
+		if !ValidName(good) {
+			t.Errorf("%q refused", good)
+		}
+	}
+	for _, bad := range []string{
+		"", ".", "..", "../../x", "a/b", `a\b`, "-a", "_a", ".a", "A", "CON", "LOCK", "a b", "a\x00", "a\n", "%2e%2e", "é", "\u202ea", "😀",
+		strings.Repeat("x", 65), strings.Repeat("x", 5000),
+	} {
+		if ValidName(bad) {
+			t.Errorf("%q accepted", bad)
+		}
+	}
+}
+
+func TestSplitName(t *testing.T) {
+	for _, tc := range []struct{ in, tenant, namespace, want string }{
+		{"orders", "", "", "default/default/orders"},
+		{"orders", "acme", "", "acme/default/orders"},
+		{"shop/orders", "acme", "x", "acme/shop/orders"},
+		{"a/b/c", "acme", "x", "a/b/c"},
+		{"a/b/c/d", "", "", ""}, {"", "", "", ""}, {"a/", "", "", ""}, {"A", "", "", ""}, {"a", "B", "", ""},
+	} {
+		tn, n, name, err := SplitName(tc.in, tc.tenant, tc.namespace)
+		if (err == nil) != (tc.want != "") || (err == nil && FullName(tn, n, name) != tc.want) {
+			t.Errorf("%+v: %s/%s/%s, %v", tc, tn, n, name, err)
+		}
+	}
+}
+
+func TestDuration(t *testing.T) {
+	for in, want := range map[string]time.Duration{
+		"0s": 0, "0": 0, "100ms": 100 * time.Millisecond, "7d": 7 * day, "1d12h": 36 * time.Hour, "90m": 90 * time.Minute, "1d30s": day + 30*time.Second,
+	} {
+		got, err := ParseDuration(in)
+		if err != nil || got != want {
+			t.Errorf("%q: %v, %v", in, got, err)
+			continue
+		}
+		again, err := ParseDuration(Duration(got).String())
+		if err != nil || again != want {
+			t.Errorf("%q is written %q and read %v, %v", in, Duration(got), again, err)
+		}
+	}
+	for _, bad := range []string{"", "7", "-1s", "d", "1.5d", "-7d", "1d-1h", "200000d", "106751d24h", "7days", "1d2d", "99999999999999d"} {
+		if got, err := ParseDuration(bad); err == nil {
+			t.Errorf("%q: %v", bad, got)
+		}
+	}
+	if s := Duration(36 * time.Hour).String(); s != "1d12h" {
+		t.Error(s)
+	}
+	if s := Duration(90 * time.Minute).String(); s != "1h30m" {
+		t.Error(s)
+	}
+}
+
+func TestBytes(t *testing.T) {
+	for in, want := range map[string]int64{"0": 0, "4096": 4096, "64MiB": 64 << 20, "10GiB": 10 << 30, "1TB": 1e12, "5 KiB": 5120, "7B": 7} {
+		if got, err := ParseBytes(in); err != nil || got != want {
+			t.Errorf("%q: %d, %v", in, got, err)
+		}
+	}
+	for _, bad := range []string{"", "MiB", "-1", "1.5GiB", "9223372036854775807KiB", "1 parsec", "0x10"} {
+		if got, err := ParseBytes(bad); err == nil {
+			t.Errorf("%q: %d", bad, got)
+		}
+	}
+	for in, want := range map[int64]string{0: "0", 1000: "1000", 1024: "1KiB", 256 << 20: "256MiB", 10 << 30: "10GiB", 1<<20 + 1: "1048577"} {
+		if got := FormatBytes(in); got != want {
+			t.Errorf("%d: %s", in, got)
+		}
+	}
+}
+
+func TestStreamDocument(t *testing.T) {
+	spec := StreamSpec{Name: "x", MaxAge: ptr(Duration(7 * day))}
+	l, _ := spec.Log("t", "n")
+	l.Version, l.CreatedAt = 7, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	b, err := json.Marshal(NewStream(&l))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{`"max_age":"7d"`, `"max_bytes":0`, `"version":7`, `"created_at":"2026-01-02T03:04:05Z"`} {
+		if !strings.Contains(string(b), part) {
+			t.Errorf("%s lacks %s", b, part)
+		}
+	}
+	if strings.Contains(string(b), "fsync_interval") {
+		t.Errorf("%s has an interval that means nothing", b)
+	}
+	if ETag(7) != `"7"` {
+		t.Error(ETag(7))
+	}
+}
+
+func TestSettingsDiffer(t *testing.T) {
+	a, _ := (&StreamSpec{Name: "x"}).Log("t", "n")
+	b, _ := (&StreamSpec{Name: "x", Shards: ptr(2), MaxAge: ptr(Duration(day))}).Log("t", "n")
+	b.Version, b.CreatedAt = 9, time.Unix(1, 0)
+	if ps := SettingsDiffer(&a, &a); len(ps) != 0 {
+		t.Fatal(ps)
+	}
+	if ps := SettingsDiffer(&a, &b); len(ps) != 2 || ps[0].String() != "shards: is 1, asked for 2" || ps[1].String() != "max_age: is 0s, asked for 1d" {
+		t.Fatal(ps)
+	}
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"fmt"
+	"time"
+)
+
+// StreamSpec is the body that creates a stream. What is left out gets its default.
+type StreamSpec struct {
+	Name          string    `json:"name" doc:"Name within the namespace: [a-z0-9][a-z0-9._-]{0,63}" example:"orders"`
+	Shards        *int      `json:"shards,omitempty" doc:"1 to 1024; cannot change later. Default 1"`
+	Replicas      *int      `json:"replicas,omitempty" doc:"Copies of each shard; this version has one. Default 1"`
+	Ack           *string   `json:"ack,omitempty" doc:"When a record is committed: leader or quorum. Default quorum"`
+	MinAck        *string   `json:"min_ack,omitempty" doc:"The least a publish may ask for: none, leader or quorum. Default none"`
+	Fsync         *string   `json:"fsync,omitempty" doc:"When an append is flushed: always, interval or never. Default always"`
+	FsyncInterval *Duration `json:"fsync_interval,omitempty" doc:"With fsync interval: 1ms to 1m. Default 100ms" example:"100ms"`
+	Storage       *string   `json:"storage,omitempty" doc:"disk or memory. Default disk"`
+	MaxAge        *Duration `json:"max_age,omitempty" doc:"Records older than this are removed, by whole segments; at least 1s. Default 0s: no limit" example:"7d"`
+	MaxBytes      *int64    `json:"max_bytes,omitempty" doc:"Bytes kept per shard; at least segment_bytes, and 1 MiB where that is not set. Default 0: no limit"`
+	SegmentBytes  *int64    `json:"segment_bytes,omitempty" doc:"Size at which a segment is closed: 4 KiB to 4 GiB. Default 0: 256 MiB, or a quarter of a smaller max_bytes"`
+	SegmentAge    *Duration `json:"segment_age,omitempty" doc:"Age at which a segment is closed; at least 1s. Default 0s: the broker's default"`
+}
+
+// Log is the log that the spec asks for in a namespace, with defaults where it says nothing, and everything that is
+// wrong with it. A value that is there is kept as it is: shards 0 is a mistake, not the default.
+func (s *StreamSpec) Log(tenant, namespace string) (Log, []Problem) {
+	l := Log{Tenant: tenant, Namespace: namespace, Name: s.Name, Preset: PresetStream}
+	set(&l.Fsync, s.Fsync) // before the defaults: that of the interval depends on it
+	l.SetDefaults()
+	set(&l.Tenant, &tenant)
+	set(&l.Namespace, &namespace)
+	set(&l.Fsync, s.Fsync)
+	set(&l.Shards, s.Shards)
+	set(&l.Replicas, s.Replicas)
+	set(&l.Ack, s.Ack)
+	set(&l.MinAck, s.MinAck)
+	set(&l.Storage, s.Storage)
+	set(&l.MaxBytes, s.MaxBytes)
+	set(&l.SegmentBytes, s.SegmentBytes)
+	setDuration(&l.FsyncInterval, s.FsyncInterval)
+	setDuration(&l.MaxAge, s.MaxAge)
+	setDuration(&l.SegmentAge, s.SegmentAge)
+	return l, l.Validate()
+}
+
+// StreamPatch is the body that changes a stream: only what it names. Shards, replicas and storage are here to be refused
+// with the reason, unless they name what is.
+type StreamPatch struct {
+	Shards        *int      `json:"shards,omitempty" doc:"Cannot change"`
+	Replicas      *int      `json:"replicas,omitempty" doc:"Cannot change in this version"`
+	Storage       *string   `json:"storage,omitempty" doc:"Cannot change"`
+	Ack           *string   `json:"ack,omitempty" doc:"leader or quorum"`
+	MinAck        *string   `json:"min_ack,omitempty" doc:"none, leader or quorum"`
+	Fsync         *string   `json:"fsync,omitempty" doc:"always, interval or never"`
+	FsyncInterval *Duration `json:"fsync_interval,omitempty" doc:"With fsync interval: 1ms to 1m" example:"100ms"`
+	MaxAge        *Duration `json:"max_age,omitempty" doc:"0s: no limit" example:"7d"`
+	MaxBytes      *int64    `json:"max_bytes,omitempty" doc:"0: no limit"`
+	SegmentBytes  *int64    `json:"segment_bytes,omitempty" doc:"0: the default; concerns segments opened from now on"`
+	SegmentAge    *Duration `json:"segment_age,omitempty" doc:"0s: the default"`
+}
+
+// Apply changes the log and lists everything that is wrong with the result.
+func (p *StreamPatch) Apply(l *Log) []Problem {
+	var fixed problems
+	if p.Shards != nil && *p.Shards != l.Shards {
+		fixed.add("shards", "cannot change from %d to %d: keys would move to other shards and lose their order; create a new stream", l.Shards, *p.Shards)
+	}
+	if p.Storage != nil && *p.Storage != l.Storage {
+		fixed.add("storage", "cannot change from %q to %q: create a new stream", l.Storage, *p.Storage)
+	}
+	set(&l.Replicas, p.Replicas)
+	set(&l.Ack, p.Ack)
+	set(&l.MinAck, p.MinAck)
+	set(&l.MaxBytes, p.MaxBytes)
+	set(&l.SegmentBytes, p.SegmentBytes)
+	if p.Fsync != nil && *p.Fsync != l.Fsync {
+		l.Fsync, l.FsyncInterval = *p.Fsync, 0
+		if l.Fsync == FsyncInterval {
+			l.FsyncInterval = DefaultFsyncInterval
+		}
+	}
+	setDuration(&l.FsyncInterval, p.FsyncInterval)
+	setDuration(&l.MaxAge, p.MaxAge)
+	setDuration(&l.SegmentAge, p.SegmentAge)
+	return append(fixed, l.Validate()...)
+}
+
+func set[T any](dst, v *T) {
+	if v != nil {
+		*dst = *v
+	}
+}
+
+func setDuration(dst *time.Duration, v *Duration) {
+	if v != nil {
+		*dst = time.Duration(*v)
+	}
+}
+
+// Stream is a stream as the API shows it.
+type Stream struct {
+	ID            string    `json:"id" doc:"Random, never used again; tells a stream from a later one of the same name"`
+	Tenant        string    `json:"tenant"`
+	Namespace     string    `json:"namespace"`
+	Name          string    `json:"name"`
+	Shards        int       `json:"shards"`
+	Replicas      int       `json:"replicas"`
+	Ack           string    `json:"ack"`
+	MinAck        string    `json:"min_ack"`
+	Fsync         string    `json:"fsync"`
+	FsyncInterval *Duration `json:"fsync_interval,omitempty" doc:"Only with fsync interval"`
+	Storage       string    `json:"storage"`
+	MaxAge        Duration  `json:"max_age" doc:"0s: no limit"`
+	MaxBytes      int64     `json:"max_bytes" doc:"Per shard; 0: no limit"`
+	SegmentBytes  int64     `json:"segment_bytes" doc:"0: the default"`
+	SegmentAge    Duration  `json:"segment_age" doc:"0s: the default"`
+	CreatedAt     time.Time `json:"created_at"`
+	Version       uint64    `json:"version" doc:"Changes with every change; the ETag quotes it"`
+}
+
+// NewStream shows a log as a stream.
+func NewStream(l *Log) Stream {
+	s := Stream{
+		ID: l.ID.String(), Tenant: l.Tenant, Namespace: l.Namespace, Name: l.Name,
+		Shards: l.Shards, Replicas: l.Replicas, Ack: l.Ack, MinAck: l.MinAck,
+		Fsync: l.Fsync, Storage: l.Storage,
+		MaxAge: Duration(l.MaxAge), MaxBytes: l.MaxBytes,
+		SegmentBytes: l.SegmentBytes, SegmentAge: Duration(l.SegmentAge),
+		CreatedAt: l.CreatedAt.UTC(), Version: l.Version,
+	}
+	if l.Fsync == FsyncInterval {
+		d := Duration(l.FsyncInterval)
+		s.FsyncInterval = &d
+	}
+	return s
+}
+
+// StreamList is one page of a listing, in order of name.
+type StreamList struct {
+	Items []Stream `json:"items"`
+	Next  string   `json:"next,omitempty" doc:"Cursor of the next page; absent on the last"`
+}
+
+// SettingsDiffer lists the settings in which two logs of one name differ, as "field: is X, asked Y".
+func SettingsDiffer(have, want *Log) []Problem {
+	var ps problems
+	diff := func(path string, h, w any) {
+		if h != w {
+			ps.add(path, "is %v, asked for %v", h, w)
+		}
+	}
+	diff("preset", have.Preset, want.Preset)
+	diff("shards", have.Shards, want.Shards)
+	diff("replicas", have.Replicas, want.Replicas)
+	diff("ack", have.Ack, want.Ack)
+	diff("min_ack", have.MinAck, want.MinAck)
+	diff("fsync", have.Fsync, want.Fsync)
+	diff("fsync_interval", Duration(have.FsyncInterval), Duration(want.FsyncInterval))
+	diff("storage", have.Storage, want.Storage)
+	diff("max_age", Duration(have.MaxAge), Duration(want.MaxAge))
+	diff("max_bytes", have.MaxBytes, want.MaxBytes)
+	diff("segment_bytes", have.SegmentBytes, want.SegmentBytes)
+	diff("segment_age", Duration(have.SegmentAge), Duration(want.SegmentAge))
+	return ps
+}
+
+// TokenRequest asks for a token.
+type TokenRequest struct {
+	APIKey string `json:"api_key" doc:"As it was shown when it was made" example:"mgk_..."`
+}
+
+// TokenResponse is a token for both planes.
+type TokenResponse struct {
+	Token     string    `json:"token"`
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// ETag is the entity tag of a version.
+func ETag(version uint64) string { return fmt.Sprintf("%q", fmt.Sprint(version)) }
