@@ -135,9 +135,23 @@ func (o *osFile) WriteAt(p []byte, off int64) (int, error) {
 	if o.readOnly {
 		return 0, &os.PathError{Op: "write", Path: o.f.Name(), Err: ErrReadOnly}
 	}
-	// os.File goes on after a short write until the kernel names its reason, so n < len(p) always has a cause.
-	n, err := o.f.WriteAt(p, off)
-	return n, classify(err)
+	// os.File.WriteAt reports nothing written when an error follows a short write, so the calls are made here.
+	n := 0
+	for n < len(p) {
+		m := 0
+		err := control(o.f, func(fd int) (err error) {
+			m, err = syscall.Pwrite(fd, p[n:], off+int64(n))
+			return err
+		})
+		if err == nil && m == 0 {
+			err = io.ErrShortWrite
+		}
+		n += max(m, 0)
+		if err != nil {
+			return n, classify(&os.PathError{Op: "write", Path: o.f.Name(), Err: err})
+		}
+	}
+	return n, nil
 }
 
 func (o *osFile) Truncate(size int64) error {
@@ -195,7 +209,7 @@ func control(f *os.File, call func(fd int) error) error {
 		}
 	})
 	if err != nil {
-		return err
+		return os.ErrClosed // the one reason for which the call was not made
 	}
 	return callErr
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"syscall"
 
 	"margay.dev/storage/vfs"
 )
@@ -104,12 +103,6 @@ func (r *Rule) acts(c *Call) bool {
 	c.N = r.seen
 	return r.seen > r.Skip && (r.Max == 0 || r.seen <= r.Skip+r.Max)
 }
-
-// EIO returns the error of a medium that fails.
-func EIO() error { return syscall.EIO }
-
-// Full returns the error of a medium without room.
-func Full() error { return vfs.ErrFull }
 
 // FS is a wrapped file system.
 type FS struct {
