@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command margay is the one binary of the platform: it hands the process's arguments, files, signals
+// and environment to the command line and exits with its code.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/term"
+
+	"margay.dev/cmd/internal/cli"
+	"margay.dev/cmd/internal/output"
+)
+
+// version is set by the linker in a release.
+var version string
+
+func main() {
+	os.Exit(run())
+}
+
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// The first signal asks for an orderly end. From then on signals act as they do by default, so that
+	// a second one ends a process whose orderly end hangs.
+	context.AfterFunc(ctx, stop)
+
+	return cli.Main(ctx, cli.Process{
+		Args:    os.Args[1:],
+		Getenv:  os.Getenv,
+		Version: version,
+		Streams: output.Streams{
+			In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
+			InTerminal:  term.IsTerminal(int(os.Stdin.Fd())),
+			OutTerminal: term.IsTerminal(int(os.Stdout.Fd())),
+			ErrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
+			Color:       os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
+		},
+	})
+}
