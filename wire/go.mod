@@ -9,3 +9,5 @@ require (
 )
 
 require go.yaml.in/yaml/v3 v3.0.6
+
+require github.com/cespare/xxhash/v2 v2.3.0

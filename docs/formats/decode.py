@@ -1,0 +1,404 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the golden vectors with nothing but Python's standard library and the format pages beside this file.
+
+It shares no code with the broker, so it proves that the pages suffice to write a client. A vector is a pair
+NAME.hex (the bytes) and NAME.json (their meaning). Each directory of vectors has one function in READERS, which
+turns bytes into the meaning; add a format by adding a function. Exits 1 when any vector is read differently.
+
+usage: decode.py [VECTORS]        (default: wire/testdata/vectors of this repository)
+"""
+
+import json
+import struct
+import sys
+from pathlib import Path
+
+U64 = (1 << 64) - 1
+MAX_BATCH = 8 << 20
+MAX_COUNT = 1 << 20
+MAX_SCHEDULE_US = 1 << 53
+LIMITS = {"batch": 8 << 20, "record": 8 << 20, "key": 4 << 10, "headers": 64, "header_bytes": 16 << 10, "records": 10_000}
+
+
+class Refused(Exception):
+    """Bytes that break a rule of the format; str() is the name of the rule."""
+
+
+def need(condition, rule):
+    if not condition:
+        raise Refused(rule)
+
+
+def crc32c(data):
+    """CRC-32C (Castagnoli), reflected polynomial 0x82f63b78."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = CRC_TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    return crc ^ 0xFFFFFFFF
+
+
+def crc_row(n):
+    for _ in range(8):
+        n = (n >> 1) ^ (0x82F63B78 if n & 1 else 0)
+    return n
+
+
+CRC_TABLE = [crc_row(n) for n in range(256)]
+
+
+def signed(v):
+    """The 64 bits of v as two's complement."""
+    v &= U64
+    return v - (1 << 64) if v >> 63 else v
+
+
+class Cursor:
+    """Reads fields front to back and never beyond its bytes."""
+
+    def __init__(self, data):
+        self.data, self.pos = data, 0
+
+    def left(self):
+        return len(self.data) - self.pos
+
+    def take(self, n):
+        need(n <= self.left(), "size")
+        self.pos += n
+        return self.data[self.pos - n : self.pos]
+
+    def fixed(self, fmt):
+        return struct.unpack("<" + fmt, self.take(struct.calcsize("<" + fmt)))[0]
+
+    def uvarint(self):
+        value = 0
+        for i in range(10):
+            byte = self.take(1)[0]
+            need(i < 9 or byte <= 1, "varint")
+            value |= (byte & 0x7F) << (7 * i)
+            if byte < 0x80:
+                need(byte or i == 0, "varint")
+                return value
+        raise Refused("varint")
+
+    def u32(self):
+        value = self.uvarint()
+        need(value < 1 << 32, "varint")
+        return value
+
+    def varint(self):
+        value = self.uvarint()
+        return (value >> 1) ^ -(value & 1)
+
+    def length(self):
+        value = self.uvarint()
+        need(value <= self.left(), "size")
+        return value
+
+    def blob(self):
+        return self.take(self.length())
+
+    def text(self):
+        return self.blob().decode(errors="replace")  # UTF-8 is agreed upon, not checked
+
+    def end(self):
+        need(self.left() == 0, "size")
+
+
+# ---- batch.md ------------------------------------------------------------------------------------------------
+
+ATTRIBUTES = {1: "zstd", 4: "control", 8: "checkpoint", 16: "checkpoint_start"}
+
+
+def read_batch(raw, form):
+    stored = form == "stored"
+    need(len(raw) >= 96, "short")
+    head = struct.unpack("<IIQQQqQ", raw[:48])
+    crc, size, version, reserved, attributes, count, producer, sequence, first, plain, meta = struct.unpack(
+        "<IIBBHIQQqII", raw[48:96]
+    )
+    if stored:
+        need(head[1] == 0x3142474D, "magic")
+    else:
+        need(not any(raw[:48]), "assigned")
+    need(version == 1, "version")
+    need(96 <= size <= MAX_BATCH and (stored or size >= len(raw)), "size")
+    if stored:
+        need(crc32c(raw[4:48]) == head[0], "checksum")
+    need(size <= len(raw), "short")
+    raw = raw[:size]
+    need(crc32c(raw[52:]) == crc, "checksum")
+    need(stored or attributes & ~3 == 0, "attributes")
+    need(reserved == 0 and attributes & ~0x1F == 0 and attributes & 3 <= 1, "attributes")
+    zstd, control = attributes & 1, attributes & 4
+    need(meta <= size - 96, "size")
+    need(plain <= MAX_BATCH - 96 - meta and (zstd or plain == size - 96 - meta), "size")
+    if control:
+        need(not zstd and attributes & 0x18 != 0x10, "attributes")
+        need(plain == 0, "size")
+    else:
+        need(attributes & 0x18 == 0, "attributes")
+    need(0 < count <= MAX_COUNT and count * 2 <= meta, "count")
+    need((producer == 0) == (sequence == 0) and not (control and producer), "producer")
+    need(not control or first == 0, "timestamp")
+    out = {
+        "header": {
+            "sequence": head[2],
+            "base_offset": head[3],
+            "generation": head[4],
+            "append_time": head[5],
+            "flushed": head[6],
+            "size": size,
+            "attributes": [name for bit, name in ATTRIBUTES.items() if attributes & bit],
+            "count": count,
+            "producer_id": producer,
+            "producer_sequence": sequence,
+            "first_timestamp": first,
+            "plain_size": plain,
+        }
+    }
+    if control:
+        out["entries"] = read_entries(Cursor(raw[96 : 96 + meta]), count, attributes)
+        return out
+    if not stored:
+        need(96 + meta + plain <= LIMITS["batch"] and count <= LIMITS["records"], "limit")
+    body = None if zstd else Cursor(raw[96 + meta :])
+    out["records"] = read_records(Cursor(raw[96 : 96 + meta]), body, count, head[3], first, plain, not stored)
+    return out
+
+
+def read_records(meta, body, count, base, first, plain, limited):
+    """A body of None is a compressed one: then values and headers stay unknown, but for their sizes."""
+    records = []
+    for i in range(count):
+        flags = meta.fixed("B")
+        need(flags & ~0x1F == 0, "attributes")
+        delta = meta.varint()
+        need(i or delta == 0, "timestamp")
+        need(-(1 << 63) <= first + delta < 1 << 63, "timestamp")
+        key = meta.blob() if flags & 1 else None
+        delay = read_schedule(meta) if flags & 8 else 0
+        ttl = read_schedule(meta) if flags & 16 else 0
+        need(not ttl or ttl > delay, "schedule")
+        value_size = 0 if flags & 2 else meta.uvarint()
+        need(value_size <= plain, "size")
+        plain -= value_size
+        headers_size = meta.uvarint() if flags & 4 else 0
+        need(headers_size <= plain and (headers_size or not flags & 4), "size")
+        plain -= headers_size
+        if limited:
+            need(len(key or b"") <= LIMITS["key"] and headers_size <= LIMITS["header_bytes"], "limit")
+            need(len(key or b"") + headers_size + value_size <= LIMITS["record"], "limit")
+        record = {
+            "offset": base + i,
+            "key": None if key is None else key.hex(),
+            "timestamp": first + delta,
+            "delay_us": delay,
+            "ttl_us": ttl,
+        }
+        if body is None:
+            record["sizes"] = [None if flags & 2 else value_size, headers_size]
+        else:
+            record["headers"] = read_headers(Cursor(body.take(headers_size)), limited) if headers_size else []
+            record["value"] = None if flags & 2 else body.take(value_size).hex()
+        records.append(record)
+    meta.end()
+    need(plain == 0, "size")
+    return records
+
+
+def read_schedule(meta):
+    us = meta.uvarint()
+    need(0 < us <= MAX_SCHEDULE_US, "schedule")
+    return us
+
+
+def read_headers(section, limited):
+    n = section.uvarint()
+    need(0 < n <= section.left() // 2, "count")
+    need(not limited or n <= LIMITS["headers"], "limit")
+    headers = [[section.text(), section.blob().hex()] for _ in range(n)]
+    section.end()
+    return headers
+
+
+def read_entries(meta, count, attributes):
+    entries = []
+    for i in range(count):
+        kind, data = meta.uvarint(), Cursor(meta.blob())
+        need(kind in ENTRIES, "unknown_entry")
+        entry = ENTRIES[kind](data)
+        data.end()
+        need((kind == 3) == (i == 0 and attributes & 8 != 0), "entry")
+        need(kind != 3 or (entry["index"] == 0) == (attributes & 16 != 0), "entry")
+        entries.append(entry)
+    meta.end()
+    return entries
+
+
+def read_opening(c):
+    entry = {"type": "opening", "generation": c.uvarint(), "leader": c.text()}
+    entry["replicas"] = [c.text() for _ in range(c.length())]
+    lossy = c.fixed("B")
+    need(lossy <= 1, "entry")
+    entry["lossy"] = lossy == 1
+    entry["lossy_sequence"], entry["lossy_offset"] = (c.uvarint(), c.uvarint()) if lossy else (0, 0)
+    return entry
+
+
+def read_log_start(c):
+    return {"type": "log_start", "sequence": c.uvarint(), "offset": c.uvarint()}
+
+
+def read_checkpoint_part(c):
+    entry = {"type": "checkpoint_part", "index": c.u32(), "total": c.u32()}
+    need(entry["index"] < entry["total"], "entry")
+    return entry
+
+
+def read_producer(c):
+    entry = {"type": "producer", "id": c.fixed("Q"), "last_sequence": c.uvarint(), "generation": c.uvarint()}
+    entry["last_append"] = c.varint()
+    n = c.length()
+    need(n <= 256, "entry")
+    sequence = offset = time = generation = 0
+    entry["window"] = []
+    for _ in range(n):
+        sequence = (sequence + c.varint()) & U64
+        offset = (offset + c.varint()) & U64
+        taken = c.u32()
+        time = signed(time + c.varint())
+        generation = (generation + c.varint()) & U64
+        entry["window"].append(
+            {"sequence": sequence, "base_offset": offset, "count": taken, "append_time": time, "generation": generation}
+        )
+        sequence, offset = sequence + 1, offset + taken
+    return entry
+
+
+def read_generations(c):
+    generation = sequence = offset = 0
+    table = []
+    for _ in range(c.length()):
+        generation = (generation + c.varint()) & U64
+        sequence = (sequence + c.varint()) & U64
+        offset = (offset + c.varint()) & U64
+        table.append({"generation": generation, "sequence": sequence, "offset": offset})
+    return {"type": "generations", "table": table}
+
+
+ENTRIES = {1: read_opening, 2: read_log_start, 3: read_checkpoint_part, 4: read_producer, 5: read_generations}
+
+
+def check_batch(raw, want):
+    """Of a compressed body the vector says more than this reader can see: compare sizes instead of contents."""
+    got = read_batch(raw, want["form"])
+    for record, wanted in zip(got.get("records", []), want.get("records", [])):
+        if "sizes" in record:
+            value, headers = wanted.pop("value"), wanted.pop("headers")
+            wanted["sizes"] = [None if value is None else len(value) // 2, headers_size(headers)]
+    return got
+
+
+def headers_size(headers):
+    if not headers:
+        return 0
+    sizes = [len(headers)] + [n for name, value in headers for n in (len(name.encode()), len(value) // 2)]
+    return sum(max(1, -(-n.bit_length() // 7)) for n in sizes) + sum(sizes[1:])
+
+
+# ---- hash.json -----------------------------------------------------------------------------------------------
+
+P1, P2, P3, P4, P5 = (
+    0x9E3779B185EBCA87,
+    0xC2B2AE3D27D4EB4F,
+    0x165667B19E3779F9,
+    0x85EBCA77C2B2AE63,
+    0x27D4EB2F165667C5,
+)
+
+
+def rotl(v, n):
+    v &= U64
+    return ((v << n) | (v >> (64 - n))) & U64
+
+
+def xxhash64(data):
+    """XXH64 with seed 0."""
+
+    def mix(acc, lane):
+        return rotl(acc + lane * P2, 31) * P1 & U64
+
+    c = Cursor(data)
+    h = P5
+    if len(data) >= 32:
+        acc = [(P1 + P2) & U64, P2, 0, -P1 & U64]
+        while c.left() >= 32:
+            acc = [mix(a, c.fixed("Q")) for a in acc]
+        h = sum(rotl(a, n) for a, n in zip(acc, (1, 7, 12, 18)))
+        for a in acc:
+            h = ((h ^ mix(0, a)) * P1 + P4) & U64
+    h += len(data)
+    while c.left() >= 8:
+        h = (rotl(h ^ mix(0, c.fixed("Q")), 27) * P1 + P4) & U64
+    if c.left() >= 4:
+        h = (rotl(h ^ (c.fixed("I") * P1), 23) * P2 + P3) & U64
+    while c.left():
+        h = rotl(h ^ (c.fixed("B") * P5), 11) * P1 & U64
+    h &= U64
+    h = (h ^ (h >> 33)) * P2 & U64
+    h = (h ^ (h >> 29)) * P3 & U64
+    return h ^ (h >> 32)
+
+
+def check_hashes(path):
+    for v in json.loads(path.read_text()):
+        h = xxhash64(bytes.fromhex(v["key"]))
+        if f"{h:016x}" != v["hash"] or h % v["shards"] != v["shard"]:
+            yield f"{path.name}: key {v['key']} hashes to {h:016x}, shard {h % v['shards']} of {v['shards']}, not {v}"
+
+
+# ---- all vectors ---------------------------------------------------------------------------------------------
+
+# One reader for each directory of vectors: reader(bytes, wanted meaning) -> meaning; raises Refused(rule).
+READERS = {"batch": check_batch}
+
+
+def check_vector(reader, path):
+    """Yields what is wrong with one vector; "about" and "form" describe it and are no part of the meaning."""
+    want = json.loads(path.with_suffix(".json").read_text())
+    raw = bytes.fromhex(path.read_text())
+    try:
+        got = reader(raw, want)
+    except Refused as refused:
+        got = {"error": str(refused)}
+    want = {k: v for k, v in want.items() if k not in ("about", "form")}
+    if got != want:
+        yield f"{path.parent.name}/{path.stem}: read as\n  {got}\nwanted\n  {want}"
+
+
+def check_all(root):
+    checked, wrong = 0, list(check_hashes(root / "hash.json"))
+    for directory in sorted(p for p in root.iterdir() if p.is_dir()):
+        reader = READERS.get(directory.name)
+        if reader is None:
+            wrong.append(f"{directory.name}/: no reader for these vectors")
+            continue
+        for path in sorted(directory.glob("*.hex")):
+            checked += 1
+            wrong += check_vector(reader, path)
+    return checked, wrong
+
+
+def main():
+    default = Path(__file__).resolve().parents[2] / "wire" / "testdata" / "vectors"
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else default
+    checked, wrong = check_all(root)
+    for line in wrong:
+        print(line, file=sys.stderr)
+    print(f"{checked} vectors, {len(wrong)} read differently")
+    return 1 if wrong or not checked else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

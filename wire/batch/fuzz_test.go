@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package batch_test
+
+import (
+	"bytes"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+
+	"margay.dev/wire/batch"
+)
+
+// seedVectors starts a fuzz target from every golden vector of one kind: they already sit on the edges of the rules.
+// The bytes are resealed by the target, so damage gets past the checksum to the code behind it.
+func seedVectors(f *testing.F, prefixes ...string) {
+	f.Helper()
+	paths, err := filepath.Glob(filepath.Join(vectorDir, "batch", "*.hex"))
+	if err != nil || len(paths) == 0 {
+		f.Fatalf("no vectors: %v", err)
+	}
+	for _, p := range paths {
+		for _, prefix := range prefixes {
+			if strings.HasPrefix(filepath.Base(p), prefix) {
+				f.Add(readHex(f, p))
+			}
+		}
+	}
+}
+
+// FuzzCheckProduced: whatever a producer sends, checking and reading it survives; what is accepted is in the one
+// form a builder writes, so equal batches have equal bytes.
+func FuzzCheckProduced(f *testing.F) {
+	seedVectors(f, "produced_", "refused_")
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if len(raw) >= batch.HeaderSize {
+			clear(raw[:48])
+			reseal(raw, false)
+		}
+		b, err := batch.CheckProduced(raw, batch.Limits{})
+		if err != nil {
+			return
+		}
+		if walkErr := walkMetas(b); walkErr != nil {
+			t.Fatalf("accepted, but its metas cannot be read: %v", walkErr)
+		}
+		var records []batch.Record
+		boundAllocation(t, uint64(64*len(raw)+8*b.PlainSize()), func() { records, err = readAll(b) })
+		if err != nil {
+			if !b.Compressed() {
+				t.Fatalf("accepted, but its records cannot be read: %v", err)
+			}
+			return
+		}
+		if again := rebuild(t, b, records); !b.Compressed() && !bytes.Equal(again, b) {
+			t.Fatalf("%x is written as %x", []byte(b), []byte(again))
+		}
+	})
+}
+
+// FuzzCheckStored: whatever lies on a disk behind good checksums, reading it survives within its bounds.
+func FuzzCheckStored(f *testing.F) {
+	seedVectors(f, "stored_", "produced_", "control_", "refused_")
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if len(raw) >= batch.HeaderSize {
+			copy(raw[4:], "MGB1")
+			reseal(raw, true)
+		}
+		size, peekErr := batch.Peek(raw)
+		b, err := batch.CheckStored(raw)
+		if err != nil {
+			return
+		}
+		if peekErr != nil || size != b.Size() || len(b) != size {
+			t.Fatalf("peeked %d, %v; checked %d", size, peekErr, b.Size())
+		}
+		boundAllocation(t, uint64(64*len(raw)+8*b.PlainSize()), func() {
+			_ = walkMetas(b)
+			_, _ = readAll(b)
+			_, _ = b.Entries()
+			_, _ = b.CheckpointPart()
+		})
+		before := bytes.Clone(b[48:])
+		b.Assign(batch.Assigned{Sequence: b.Sequence() + 1, BaseOffset: b.BaseOffset(), AppendTime: b.AppendTime()})
+		if _, err := batch.CheckStored(b); err != nil || !bytes.Equal(before, b[48:]) {
+			t.Fatalf("assigning again: %v", err)
+		}
+	})
+}
+
+// FuzzEntries: a control batch that can be read is written again with the same bytes.
+func FuzzEntries(f *testing.F) {
+	seedVectors(f, "control_", "refused_entry", "refused_control")
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if len(raw) >= batch.HeaderSize {
+			copy(raw[4:], "MGB1")
+			reseal(raw, true)
+		}
+		b, err := batch.CheckStored(raw)
+		if err != nil || !b.IsControl() {
+			return
+		}
+		var entries []batch.Entry
+		boundAllocation(t, uint64(64*len(raw)), func() { entries, err = b.Entries() })
+		if err != nil {
+			return
+		}
+		again := batch.BuildControl(entries...)
+		if !bytes.Equal(again[48:], b[48:]) {
+			t.Fatalf("%x is written as %x", []byte(b[48:]), []byte(again[48:]))
+		}
+		for _, e := range entries {
+			if back, err := parseAgain(e); err != nil || !reflect.DeepEqual(back, e) {
+				t.Fatalf("%+v came back as %+v, %v", e, back, err)
+			}
+		}
+	})
+}
+
+func parseAgain(e batch.Entry) (batch.Entry, error) {
+	raw := e.AppendTo(nil)
+	switch e.(type) {
+	case batch.Opening:
+		return batch.ParseOpening(raw)
+	case batch.LogStart:
+		return batch.ParseLogStart(raw)
+	case batch.CheckpointPart:
+		return batch.ParseCheckpointPart(raw)
+	case batch.Producer:
+		return batch.ParseProducer(raw)
+	default:
+		return batch.ParseGenerations(raw)
+	}
+}
+
+func walkMetas(b batch.Batch) error {
+	metas := b.Metas()
+	var m batch.Meta
+	for {
+		if ok, err := metas.Next(&m); err != nil || !ok {
+			return err
+		}
+	}
+}
+
+func rebuild(t *testing.T, b batch.Batch, records []batch.Record) batch.Batch {
+	t.Helper()
+	builder := batch.NewBuilder(batch.Limits{})
+	for _, r := range records {
+		if err := builder.Add(r); err != nil {
+			t.Fatalf("accepted %+v, but would not write it: %v", r, err)
+		}
+	}
+	out, err := builder.Build(b.ProducerID(), b.ProducerSequence(), batch.None)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// boundAllocation fails when fn allocates far beyond what its input can account for. The slack is what coders of the
+// pool take once.
+func boundAllocation(t *testing.T, most uint64, fn func()) {
+	t.Helper()
+	const slack = 16 << 20
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	fn()
+	runtime.ReadMemStats(&after)
+	if grown := after.TotalAlloc - before.TotalAlloc; grown > most+slack {
+		t.Fatalf("allocated %d bytes, at most %d expected", grown, most+slack)
+	}
+}
