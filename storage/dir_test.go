@@ -148,6 +148,10 @@ func TestDirRefuses(t *testing.T) {
 			}
 			closeDir(t, d)
 			c.damage(t, dir)
+			// Gone, so that even taking the lock would show.
+			if err := os.Remove(filepath.Join(dir, "LOCK")); err != nil {
+				t.Fatal(err)
+			}
 			before := fingerprint(t, dir)
 			_, err := storage.OpenDir(vfs.OS(), dir, c.as)
 			if err == nil || (c.err != nil && !errors.Is(err, c.err)) {
