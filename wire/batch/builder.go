@@ -2,7 +2,11 @@
 
 package batch
 
-import "fmt"
+import (
+	"fmt"
+
+	"margay.dev/wire/internal/compress"
+)
 
 // keepBuffer is the capacity a builder keeps over Reset even when it was hardly used: one large record must not
 // pin megabytes in every publisher for ever.
@@ -139,7 +143,7 @@ func (b *Builder) Build(producerID, producerSeq uint64, compression Compression)
 	case None:
 	case Zstd:
 		var ok bool
-		if b.packed, ok = compress(b.packed[:0], b.body); ok && len(b.packed) < len(b.body) {
+		if b.packed, ok = compress.Zstd(b.packed[:0], b.body); ok && len(b.packed) < len(b.body) {
 			body, attributes = b.packed, compressionZstd
 		}
 	default:

@@ -2,6 +2,8 @@
 
 package batch
 
+import "margay.dev/wire/internal/compress"
+
 // Reader walks the records of a batch. Key and Value of a record alias the batch, or the decompressed body that
 // the reader made for it, and stay valid as long as they are held; the Headers slice is reused by the next Next.
 type Reader struct {
@@ -60,7 +62,7 @@ func (r *Reader) open() error {
 	r.opened = true
 	body := r.b.body()
 	if r.b.Compressed() {
-		plain, err := decompress(body, r.b.PlainSize())
+		plain, err := compress.Unzstd(body, r.b.PlainSize())
 		if err != nil {
 			r.body.fail(ErrCompression)
 			return fault("decompress body", HeaderSize+r.b.metaSize(), ErrCompression)
