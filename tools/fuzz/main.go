@@ -28,7 +28,7 @@ type target struct {
 
 func main() {
 	// A count, not a time, by default: a busy machine then fuzzes as much as an idle one.
-	long := flag.String("time", "5000x", "how long each target runs: a count such as 20000x, or a duration")
+	long := flag.String("time", "20000x", "how long each target runs: a count such as 5000x, or a duration")
 	match := flag.String("match", "", "run only the targets whose `folder.Name` matches this regular expression")
 	list := flag.Bool("list", false, "print the targets and run none")
 	flag.Parse()

@@ -91,10 +91,21 @@ func runPage(ctx context.Context, bin string, steps []step) (err error) {
 	}
 	for _, s := range steps {
 		if err := sh.run(ctx, s); err != nil {
-			return err
+			return errors.Join(err, sh.background())
 		}
 	}
 	return nil
+}
+
+// background says what the commands in the background have said, for whoever must find out why a page failed.
+func (sh *shell) background() error {
+	var all []error
+	for _, p := range sh.started {
+		if said, _ := p.output.read(); p.step.background && said != "" {
+			all = append(all, fmt.Errorf("the background command %q said:\n%s", p.step.command, said))
+		}
+	}
+	return errors.Join(all...)
 }
 
 // startsNode says whether a page brings its own node: one command that is "margay serve" or "margay demo".
@@ -243,6 +254,15 @@ func (sh *shell) start(ctx context.Context, s step) (*process, error) {
 func (sh *shell) stop() error {
 	var failed []error
 	for _, p := range slices.Backward(sh.started) {
+		select {
+		case <-p.ended:
+			if code := p.cmd.ProcessState.ExitCode(); p.step.background && code != p.step.exit {
+				said, _ := p.output.read()
+				failed = append(failed, fmt.Errorf("%d: $ %s &\n  ended before the page did, with exit code %d\n%s",
+					p.step.line, p.step.command, code, said))
+			}
+		default:
+		}
 		kill := func(sig syscall.Signal) { _ = syscall.Kill(-p.cmd.Process.Pid, sig) } // gone is what we want
 		kill(syscall.SIGTERM)
 		select {

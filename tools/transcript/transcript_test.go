@@ -142,6 +142,23 @@ func TestStopEndsWhatAPageLeftRunning(t *testing.T) {
 	}
 }
 
+func TestStopReportsABackgroundCommandThatDied(t *testing.T) {
+	sh, err := newShell(t.TempDir(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := step{command: "echo up; until test -e go; do :; done; exit 3", background: true, want: []string{"up"}}
+	for _, s := range []step{s, {command: "touch go"}} {
+		if err := sh.run(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-sh.started[0].ended
+	if err := sh.stop(); err == nil || !strings.Contains(err.Error(), "exit code 3") {
+		t.Errorf("stop returned %v, want the exit code in it", err)
+	}
+}
+
 func TestPagesFindsMarkdownOnce(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"b.md", "a.md", "c.txt"} {
