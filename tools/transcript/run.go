@@ -40,6 +40,7 @@ type process struct {
 	output lockedBuffer
 	ended  chan struct{} // closed when it has ended
 	err    error         // how, to be read after ended
+	judged bool          // its end was compared with the page already
 }
 
 // lockedBuffer is read while a command still writes.
@@ -209,6 +210,7 @@ func (sh *shell) run(ctx context.Context, s step) error {
 		select {
 		case <-more:
 		case <-p.ended:
+			p.judged = true
 			return p.compare()
 		case <-deadline.C:
 			return fmt.Errorf("%d: $ %s\n  not done after %v\n%s", s.line, s.command, commandDeadline, difference(s.want, split(said)))
@@ -256,7 +258,7 @@ func (sh *shell) stop() error {
 	for _, p := range slices.Backward(sh.started) {
 		select {
 		case <-p.ended:
-			if code := p.cmd.ProcessState.ExitCode(); p.step.background && code != p.step.exit {
+			if code := p.cmd.ProcessState.ExitCode(); !p.judged && p.step.background && code != p.step.exit {
 				said, _ := p.output.read()
 				failed = append(failed, fmt.Errorf("%d: $ %s &\n  ended before the page did, with exit code %d\n%s",
 					p.step.line, p.step.command, code, said))
