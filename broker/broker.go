@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package broker runs one broker: it leads the shards that the catalog gives to its node and serves clients
+// over lanes; it never asks the control plane while it serves, and refuses what it does not lead.
+package broker
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"margay.dev/broker/host"
+	"margay.dev/broker/ingress"
+	"margay.dev/router"
+	"margay.dev/storage"
+	"margay.dev/storage/vfs"
+	"margay.dev/wire/control"
+	"margay.dev/wire/session"
+	"margay.dev/wire/token"
+)
+
+// Config is what a broker is told. Node, Cluster, FS, Dir, Listener and ControlPlane are required.
+type Config struct {
+	Node, Cluster string
+	FS            vfs.FS
+	Dir           *storage.Dir
+	Listener      session.Listener
+	ControlPlane  host.ControlPlane
+
+	Wall       func() time.Time // default time.Now
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+	Grace      time.Duration // for subscribers to take their end at a shutdown; default 1 s
+	Reserve    uint64        // bytes of the disk that records may not take; default 8 MiB
+}
+
+// Validate reports every fault of the configuration.
+func (c *Config) Validate() error {
+	var errs []error
+	need := func(ok bool, what string) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("broker configuration: %s is missing", what))
+		}
+	}
+	need(c.Node != "", "Node")
+	need(c.Cluster != "", "Cluster")
+	need(c.FS != nil, "FS")
+	need(c.Dir != nil, "Dir")
+	need(c.Listener != nil, "Listener")
+	need(c.ControlPlane != nil, "ControlPlane")
+	return errors.Join(errs...)
+}
+
+// Broker is one broker. Run drives it.
+type Broker struct {
+	cfg     Config
+	host    *host.Host
+	ingress *ingress.Server
+	ready   chan struct{}
+	keys    keyring
+}
+
+const defaultGrace = time.Second
+
+// New makes a broker.
+func New(cfg Config) (*Broker, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Wall == nil {
+		cfg.Wall = time.Now
+	}
+	if cfg.Grace <= 0 {
+		cfg.Grace = defaultGrace
+	}
+	b := &Broker{cfg: cfg, ready: make(chan struct{})}
+	table := router.NewTable(cfg.Node)
+	b.keys.wall = cfg.Wall
+	b.host = host.New(host.Config{
+		Node: cfg.Node, FS: cfg.FS, Dir: cfg.Dir, ControlPlane: cfg.ControlPlane, Table: table, Wall: cfg.Wall,
+		Logger: cfg.Logger, Registerer: cfg.Registerer, Reserve: cfg.Reserve,
+		OnSnapshot: b.keys.follow, OnReady: func() { close(b.ready) },
+	})
+	b.ingress = ingress.New(ingress.Config{
+		Node: cfg.Node, Cluster: cfg.Cluster, Table: table, Verifier: &b.keys, Wall: cfg.Wall,
+		Logger: cfg.Logger, Registerer: cfg.Registerer,
+	})
+	return b, nil
+}
+
+// Ready is closed once every shard that can be opened is open.
+func (b *Broker) Ready() <-chan struct{} { return b.ready }
+
+// Report returns the health of the broker's shards.
+func (b *Broker) Report() host.Report { return b.host.Report() }
+
+// Run serves until ctx ends; then nothing that was acknowledged is lost, subscribers know where to resume,
+// and every goroutine has returned.
+func (b *Broker) Run(ctx context.Context) error {
+	hostCtx, stopHost := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopHost()
+	hostDone := make(chan error, 1)
+	go func() { hostDone <- b.host.Run(hostCtx) }()
+
+	g, gctx := errgroup.WithContext(ctx)
+	settled := make(chan error, 1)
+	g.Go(func() error {
+		return b.ingress.Serve(gctx, b.cfg.Listener, b.cfg.Grace, func() {
+			stopHost()
+			settled <- <-hostDone
+		})
+	})
+	err := g.Wait()
+	return errors.Join(err, <-settled)
+}
+
+// keyring verifies tokens with the keys of the newest snapshot, offline.
+type keyring struct {
+	wall    func() time.Time
+	current atomic.Pointer[token.Verifier]
+}
+
+func (k *keyring) follow(s control.Snapshot) {
+	keys := make(map[string]control.Key, len(s.SigningKeys))
+	for _, key := range s.SigningKeys {
+		keys[key.ID] = key
+	}
+	k.current.Store(newVerifier(s.Issuer, keys, k.wall))
+}
+
+// Verify checks a token. Before the first snapshot nobody can be known.
+func (k *keyring) Verify(tok string) (*token.Claims, error) {
+	v := k.current.Load()
+	if v == nil {
+		return nil, errors.New("verify token: no signing keys are known yet")
+	}
+	return v.Verify(tok)
+}
+
+func newVerifier(issuer string, keys map[string]control.Key, wall func() time.Time) *token.Verifier {
+	return &token.Verifier{
+		Issuer: issuer, Wall: wall,
+		Keys: func(kid string) ed25519.PublicKey { return keys[kid].Public },
+	}
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"errors"
+	"time"
+
+	"margay.dev/broker/fanout"
+	"margay.dev/broker/shard"
+	"margay.dev/storage"
+	"margay.dev/wire/control"
+)
+
+// memoryBytes bounds a log that is held in memory and names no bound of its own.
+const memoryBytes = 64 << 20
+
+// openShard recovers the shard's log, if it has one, and starts its core at the fresh generation.
+func (h *Host) openShard(ref Ref, l *control.Log, generation uint64, cut *uint64) (*Shard, error) {
+	s := &Shard{
+		Ref: ref, host: h, cfg: shardConfig(h.cfg.Node, l, generation),
+		wake: make(chan struct{}, 1), stopped: make(chan struct{}),
+		opts: storage.Options{
+			FS: h.cfg.FS, Dir: h.cfg.Dir.ShardDir(ref.Log, ref.Shard), ID: ref.Log, Shard: ref.Shard,
+			CutTo: cut, Logger: h.log.With("log", l.FullName(), "shard", ref.Shard),
+		},
+		interval: l.FsyncInterval,
+	}
+	s.core = shard.New(s.cfg)
+	if !s.cfg.Memory {
+		d, report, err := storage.Open(s.opts, s.core.Replay)
+		switch {
+		case errors.Is(err, storage.ErrNotExist): // made at the first append
+		case err != nil:
+			return nil, err
+		default:
+			s.log.Store(&logBox{d})
+			st := d.State()
+			s.core.Recovered(st.Length, st.NextOffset, st.NeedsCheckpoint)
+			if report.Tail != nil { // storage has said where in its log line
+				h.metrics.repairedTails.Inc()
+			}
+		}
+	}
+	s.opts.CutTo = nil
+	s.publishView()
+	v := s.View()
+	s.hub = fanout.NewHub(ref.Shard, fanout.Position{Sequence: v.Mark, Offset: v.Ceiling})
+	s.nextTick = time.Now()
+	return s, nil
+}
+
+func shardConfig(node string, l *control.Log, generation uint64) shard.Config {
+	c := shard.Config{
+		Node: node, Generation: generation, Rule: ackLevel(l.Ack), MinAck: ackLevel(l.MinAck), Memory: l.Storage == control.StorageMemory,
+		MaxAge: l.MaxAge, MaxBytes: l.MaxBytes, SegmentBytes: l.SegmentSize(), SegmentAge: l.SegmentAge,
+	}
+	switch l.Fsync {
+	case control.FsyncInterval:
+		c.Fsync = shard.FsyncInterval
+	case control.FsyncNever:
+		c.Fsync = shard.FsyncNever
+	}
+	if c.Memory {
+		if c.MaxBytes <= 0 || c.MaxBytes > memoryBytes {
+			c.MaxBytes = memoryBytes
+		}
+		c.SegmentBytes = min(c.SegmentBytes, max(c.MaxBytes/16, shard.MinSegmentBytes))
+	}
+	return c
+}
+
+func ackLevel(s string) shard.AckLevel {
+	switch s {
+	case control.AckNone:
+		return shard.AckNone
+	case control.AckLeader:
+		return shard.AckLeader
+	}
+	return shard.AckQuorum
+}

@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"margay.dev/broker/fanout"
+	"margay.dev/broker/shard"
+	"margay.dev/storage"
+	"margay.dev/wire/code"
+)
+
+// Bounds of one shard's inbox. Beyond them a publish is refused as overloaded.
+const (
+	maxInboxBytes = 32 << 20
+	maxInbox      = 16 << 10
+	maxRound      = 16 << 20 // bytes that one write takes at the most
+)
+
+// Shard drives one led shard: it owns the core and its log, and is the one goroutine that steps them.
+// Everything queued while a write or a flush is under way goes down in the next one: that is the group
+// commit.
+type Shard struct {
+	Ref  Ref
+	host *Host
+	cfg  shard.Config
+	opts storage.Options
+
+	core *shard.Core
+	eff  shard.Effects
+	log  atomic.Pointer[logBox] // nil until the first append of a new shard
+	hub  *fanout.Hub
+	view atomic.Pointer[shard.View]
+
+	mu     sync.Mutex
+	inbox  []*Request
+	asks   []func(*shard.Core)
+	bytes  int
+	closed *code.Error // why nothing more is taken
+
+	wake    chan struct{}
+	stopped chan struct{}
+	touched []Replier
+
+	full      bool
+	spaceAt   time.Time
+	dirty     time.Time // of the oldest unflushed write under fsync interval
+	nextTick  time.Time
+	interval  time.Duration // of fsync interval
+	unflushed int64
+	failure   error
+}
+
+type logBox struct{ storage.Log }
+
+// Hub is the shard's live end.
+func (s *Shard) Hub() *fanout.Hub { return s.hub }
+
+// View is the shard's state as of its last step.
+func (s *Shard) View() shard.View { return *s.view.Load() }
+
+// Memory says whether the log is held in memory only.
+func (s *Shard) Memory() bool { return s.cfg.Memory }
+
+// Submit queues a publish. It never waits: a full inbox refuses.
+func (s *Shard) Submit(r *Request) *code.Error {
+	n := len(r.Buffer)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed != nil {
+		return s.closed
+	}
+	if s.bytes > 0 && (s.bytes+n > maxInboxBytes || len(s.inbox) >= maxInbox) {
+		return code.New(code.Overloaded, "shard %d holds %d bytes that wait to be written", s.Ref.Shard, s.bytes).Retry(50 * time.Millisecond)
+	}
+	s.inbox = append(s.inbox, r)
+	s.bytes += n
+	s.kick()
+	return nil
+}
+
+// Ask runs f on the shard's goroutine, where the core may be read.
+func (s *Shard) Ask(ctx context.Context, f func(*shard.Core)) error {
+	done := make(chan struct{})
+	s.mu.Lock()
+	if s.closed != nil {
+		defer s.mu.Unlock()
+		return s.closed
+	}
+	s.asks = append(s.asks, func(c *shard.Core) { f(c); close(done) })
+	s.kick()
+	s.mu.Unlock()
+	select {
+	case <-done:
+		return nil
+	case <-s.stopped:
+		select {
+		case <-done:
+			return nil
+		default:
+			return code.New(code.Opening, "shard %d is being opened again", s.Ref.Shard).Retry(50 * time.Millisecond)
+		}
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *Shard) kick() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// close stops the shard once what it took is written, flushed and answered.
+func (s *Shard) close(why *code.Error) {
+	s.mu.Lock()
+	if s.closed == nil {
+		s.closed = why
+	}
+	s.kick()
+	s.mu.Unlock()
+}
+
+// run is the shard's goroutine.
+func (s *Shard) run() {
+	defer close(s.stopped)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		reqs, asks, closed := s.drain()
+		s.step(reqs)
+		s.publishView()
+		for _, ask := range asks {
+			ask(s.core)
+		}
+		if s.failure != nil || (closed != nil && len(reqs) == 0) {
+			s.finish(closed)
+			return
+		}
+		if len(reqs) > 0 {
+			continue // more may have come while this was written
+		}
+		timer.Reset(s.pause())
+		select {
+		case <-s.wake:
+		case <-timer.C:
+		}
+	}
+}
+
+// drain takes what one write may hold.
+func (s *Shard) drain() ([]*Request, []func(*shard.Core), *code.Error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	asks := s.asks
+	s.asks = nil
+	n, size := 0, 0
+	for n < len(s.inbox) && (n == 0 || size+len(s.inbox[n].Buffer) <= maxRound) {
+		size += len(s.inbox[n].Buffer)
+		n++
+	}
+	reqs := s.inbox[:n:n]
+	if n == len(s.inbox) {
+		s.inbox = nil
+	} else {
+		s.inbox = s.inbox[n:]
+	}
+	s.bytes -= size
+	return reqs, asks, s.closed
+}
+
+// step feeds the core what came, and performs what it asks for.
+func (s *Shard) step(reqs []*Request) {
+	now := s.host.now()
+	s.checkSpace()
+	s.eff.Reset()
+	for _, r := range reqs {
+		s.core.Step(now, &r.Publish, &s.eff)
+	}
+	if t := time.Now(); !t.Before(s.nextTick) {
+		s.tick(t, now)
+	}
+	s.perform(now)
+	s.flushDue(now)
+}
+
+// perform writes, flushes, answers, fans out and drops, in this order.
+func (s *Shard) perform(now int64) {
+	if len(s.eff.Append) > 0 && !s.write(now) {
+		s.deliver()
+		return
+	}
+	always := s.cfg.Fsync == shard.FsyncAlways && !s.cfg.Memory
+	if s.eff.Flush || (always && len(s.eff.Append) > 0) {
+		if s.cfg.MinAck == shard.AckNone {
+			s.answer() // those who asked not to wait for the flush
+		}
+		if !s.flush(now) {
+			s.deliver()
+			return
+		}
+	} else if len(s.eff.Append) > 0 && s.dirty.IsZero() {
+		s.dirty = time.Now()
+	}
+	s.deliver()
+}
+
+// write appends the run. What could not be written is refused and leaves no trace.
+func (s *Shard) write(now int64) bool {
+	l := s.log.Load()
+	if l == nil {
+		created, err := s.create()
+		if err != nil {
+			s.writeFailed(now, err)
+			return false
+		}
+		l = created
+	}
+	err := l.Append(s.eff.Append...)
+	st := l.State()
+	s.core.Step(now, shard.Written{Length: st.Length}, &s.eff)
+	if err != nil {
+		s.writeFailed(now, err)
+		return false
+	}
+	var n int64
+	for _, b := range s.eff.Append {
+		n += int64(b.Size())
+		s.unflushed += int64(b.Count())
+		if b.IsCheckpointStart() {
+			s.nextTick = time.Time{} // a sealed segment may be more than retention allows
+		}
+	}
+	s.host.metrics.wrote(n, len(s.eff.Append))
+	s.host.space.wrote(n)
+	return true
+}
+
+func (s *Shard) create() (*logBox, error) {
+	var l storage.Log
+	if s.cfg.Memory {
+		l = storage.NewMemory(s.opts)
+	} else {
+		d, err := storage.Create(s.opts)
+		if err != nil {
+			return nil, err
+		}
+		l = d
+	}
+	box := &logBox{l}
+	s.log.Store(box)
+	return box, nil
+}
+
+func (s *Shard) writeFailed(now int64, err error) {
+	switch {
+	case errors.Is(err, storage.ErrPoisoned):
+		s.lose(now, err)
+	case errors.Is(err, storage.ErrFull):
+		s.full, s.spaceAt = true, time.Now().Add(spaceInterval)
+		s.host.space.fill()
+		s.core.Step(now, shard.Space{Full: true}, &s.eff)
+		s.core.Step(now, shard.WriteFailed{Err: code.New(code.StorageFull, "the disk is full: nothing of the record was stored").Retry(time.Second)}, &s.eff)
+	default:
+		s.host.log.Error("write failed, nothing of it was kept", "log", s.Ref.Log, "shard", s.Ref.Shard, "error", err)
+		s.core.Step(now, shard.WriteFailed{Err: code.New(code.Unavailable, "the disk refused a write: %w", err).Retry(time.Second)}, &s.eff)
+	}
+}
+
+// flush makes what was written durable. The lease of a replicated shard is checked again here, after the
+// flush and before anything is answered; one copy needs none.
+func (s *Shard) flush(now int64) bool {
+	l := s.log.Load()
+	if l == nil {
+		return true
+	}
+	began := time.Now()
+	length, err := s.host.committer.Flush(l.Log)
+	if err != nil {
+		s.lose(now, err)
+		return false
+	}
+	s.host.metrics.flushed(s.unflushed, time.Since(began))
+	s.unflushed, s.dirty = 0, time.Time{}
+	s.core.Step(now, shard.Flushed{Length: length}, &s.eff)
+	return true
+}
+
+// lose ends this opening of the shard: what was not flushed may or may not be on disk, and reading it
+// back would show the page cache (ST-11). The host opens it again, cut to what is known flushed, at a
+// higher generation.
+func (s *Shard) lose(now int64, err error) {
+	s.failure = err
+	s.host.metrics.poisoned.Inc()
+	s.host.log.Error("flush failed: the shard is closed and opened again at what is known flushed",
+		"log", s.Ref.Log, "shard", s.Ref.Shard, "error", err)
+	s.core.Step(now, shard.Lost{Err: code.New(code.OutcomeUnknown, "the disk failed to flush: %w", err)}, &s.eff)
+}
+
+// deliver answers, fans out and drops what the core decided.
+func (s *Shard) deliver() {
+	s.answer()
+	if len(s.eff.Committed) > 0 {
+		v := s.core.View()
+		envs := make([]*fanout.Envelope, 0, len(s.eff.Committed))
+		for _, c := range s.eff.Committed {
+			if r, ok := c.To.(*Request); ok {
+				envs = append(envs, r.envelope(s.Ref.Shard, v.Ceiling))
+			}
+		}
+		s.publishView()
+		s.hub.Publish(envs, fanout.Position{Sequence: v.Mark, Offset: v.Ceiling})
+	}
+	if s.eff.Drop > 0 {
+		s.drop(s.eff.Drop)
+	}
+	s.eff.Reset()
+}
+
+func (s *Shard) drop(below uint64) {
+	s.publishView() // readers must see the new start before its segments go
+	n, err := s.log.Load().DropBefore(below)
+	if err != nil {
+		s.host.log.Error("drop segments", "log", s.Ref.Log, "shard", s.Ref.Shard, "error", err)
+		return
+	}
+	s.host.metrics.reclaimed.Add(float64(n))
+}
+
+// answer hands out the answers collected so far, one send per lane.
+func (s *Shard) answer() {
+	for _, a := range s.eff.Answers {
+		r, ok := a.To.(*Request)
+		if !ok {
+			continue
+		}
+		if r.Lane.Answer(r, a.Ack, a.Err) {
+			s.touched = append(s.touched, r.Lane)
+		}
+	}
+	clear(s.eff.Answers)
+	s.eff.Answers = s.eff.Answers[:0]
+	for i, l := range s.touched {
+		l.Flush()
+		s.touched[i] = nil
+	}
+	s.touched = s.touched[:0]
+}
+
+func (s *Shard) publishView() {
+	v := s.core.View()
+	s.view.Store(&v)
+}
+
+// finish flushes what is written, ends the readers and closes the log.
+func (s *Shard) finish(why *code.Error) {
+	if why == nil {
+		why = code.New(code.Opening, "shard %d is being opened again", s.Ref.Shard).Retry(50 * time.Millisecond)
+	}
+	now := s.host.now()
+	s.eff.Reset()
+	if s.failure == nil && s.log.Load() != nil {
+		s.flush(now)
+		s.deliver()
+	}
+	s.close(why)
+	rest, asks, _ := s.drain()
+	for len(rest) > 0 {
+		for _, r := range rest {
+			s.eff.Answers = append(s.eff.Answers, shard.Answer{To: r, Err: why})
+		}
+		rest, _, _ = s.drain()
+	}
+	s.answer()
+	for _, ask := range asks {
+		ask(s.core)
+	}
+	s.publishView()
+	s.hub.Close(why)
+	if l := s.log.Load(); l != nil {
+		if err := l.Close(); err != nil && s.failure == nil {
+			s.host.log.Error("close log", "log", s.Ref.Log, "shard", s.Ref.Shard, "error", err)
+		}
+	}
+}
+
+// Read returns committed batches from sequence seq on, whole and back to back.
+func (s *Shard) Read(seq uint64, limit int) ([]byte, error) {
+	l := s.log.Load()
+	if l == nil {
+		return nil, nil
+	}
+	return l.Read(seq, s.hub.Sequence(), limit)
+}
+
+// Find returns the sequence of the batch that holds offset.
+func (s *Shard) Find(offset uint64) (uint64, error) {
+	l := s.log.Load()
+	if l == nil {
+		return 0, nil
+	}
+	return l.FindOffset(offset)
+}
+
+// FindTime returns the first offset appended at or after t (us).
+func (s *Shard) FindTime(t int64) (uint64, error) {
+	l := s.log.Load()
+	if l == nil {
+		return 0, nil
+	}
+	return l.FindTime(t)
+}

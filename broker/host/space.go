@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"margay.dev/storage/vfs"
+)
+
+// space watches the room on the data disk. Records are refused while less than the reserve is left, so
+// that settlements, checkpoints and log starts can still be written, and with them room be made.
+type space struct {
+	fs      vfs.FS
+	dir     string
+	reserve uint64
+
+	since  atomic.Int64 // bytes written since the last look
+	isFull atomic.Bool
+
+	mu   sync.Mutex
+	next time.Time
+}
+
+func (s *space) wrote(n int64) {
+	if s.since.Add(n) >= int64(s.reserve/2) {
+		s.look()
+	}
+}
+
+func (s *space) fill() { s.isFull.Store(true) }
+
+// full says whether records are to be refused. While they are, it looks again now and then.
+func (s *space) full() bool {
+	if s.isFull.Load() {
+		s.mu.Lock()
+		due := time.Now().After(s.next)
+		s.mu.Unlock()
+		if due {
+			s.look()
+		}
+	}
+	return s.isFull.Load()
+}
+
+func (s *space) look() {
+	free, err := s.fs.Free(s.dir)
+	s.since.Store(0)
+	s.mu.Lock()
+	s.next = time.Now().Add(spaceInterval)
+	s.mu.Unlock()
+	if err == nil {
+		s.isFull.Store(free < s.reserve)
+	}
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"time"
+
+	"margay.dev/broker/shard"
+)
+
+const (
+	maxTick       = 10 * time.Second // between two looks at retention
+	minTick       = 100 * time.Millisecond
+	spaceInterval = 250 * time.Millisecond
+)
+
+// tickEvery is how often retention looks at this log: ages are kept to a tenth.
+func (s *Shard) tickEvery() time.Duration {
+	if s.cfg.MaxAge > 0 {
+		return min(max(s.cfg.MaxAge/10, minTick), maxTick)
+	}
+	return maxTick
+}
+
+// pause is how long the shard may sleep when nothing comes.
+func (s *Shard) pause() time.Duration {
+	now := time.Now()
+	d := time.Hour
+	if s.retains() {
+		d = s.nextTick.Sub(now)
+	}
+	if !s.dirty.IsZero() && s.cfg.Fsync == shard.FsyncInterval {
+		d = min(d, s.dirty.Add(s.interval).Sub(now))
+	}
+	if s.full {
+		d = min(d, s.spaceAt.Sub(now))
+	}
+	return max(d, time.Millisecond)
+}
+
+func (s *Shard) retains() bool {
+	return s.log.Load() != nil && (s.cfg.MaxAge > 0 || s.cfg.MaxBytes > 0 || s.cfg.SegmentAge > 0)
+}
+
+// tick lets the core look at what the log holds.
+func (s *Shard) tick(t time.Time, now int64) {
+	s.nextTick = t.Add(s.tickEvery())
+	if !s.retains() {
+		return
+	}
+	infos := s.log.Load().Segments()
+	segs := make([]shard.Segment, 0, len(infos))
+	for _, i := range infos {
+		segs = append(segs, shard.Segment{BaseSequence: i.BaseSequence, BaseOffset: i.BaseOffset, LastAppendTime: i.LastAppendTime, Bytes: i.Bytes})
+	}
+	s.core.Step(now, shard.Tick{Segments: segs}, &s.eff)
+}
+
+// flushDue flushes a log of fsync interval whose oldest unflushed write has reached it.
+func (s *Shard) flushDue(now int64) {
+	if s.failure != nil || s.dirty.IsZero() || s.cfg.Fsync != shard.FsyncInterval || s.cfg.Memory {
+		return
+	}
+	if time.Since(s.dirty) < s.interval {
+		return
+	}
+	s.flush(now)
+	s.deliver()
+}
+
+// checkSpace tells the core whether records may be written. Writes resume by themselves.
+func (s *Shard) checkSpace() {
+	if s.cfg.Memory {
+		return
+	}
+	full := s.host.space.full()
+	if full == s.full {
+		if full {
+			s.spaceAt = time.Now().Add(spaceInterval)
+		}
+		return
+	}
+	s.full, s.spaceAt = full, time.Now().Add(spaceInterval)
+	s.core.Step(s.host.now(), shard.Space{Full: full}, &s.eff)
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingress
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"margay.dev/wire"
+	"margay.dev/wire/code"
+	"margay.dev/wire/session"
+	"margay.dev/wire/token"
+)
+
+// expiryGrace is how long a connection may outlive its token: time to re-authenticate.
+const expiryGrace = 5 * time.Second
+
+// linger is how long a closing connection waits for its client to take the last answers.
+const linger = 100 * time.Millisecond
+
+// conn is one client connection. Its first lane is the control lane.
+type conn struct {
+	srv      *Server
+	c        session.Conn
+	inflight *semaphore.Weighted
+	claims   atomic.Pointer[token.Claims]
+	hello    atomic.Bool
+	subs     atomic.Int64
+
+	mu      sync.Mutex
+	expiry  *time.Timer
+	control *session.Lane
+	cancels map[*session.Lane]context.CancelCauseFunc // of subscriptions
+	open    map[*session.Lane]struct{}
+	closing *code.Error
+	lanes   sync.WaitGroup
+}
+
+func newConn(s *Server, c session.Conn) *conn {
+	return &conn{srv: s, c: c, inflight: semaphore.NewWeighted(s.cfg.InFlightConnection), cancels: map[*session.Lane]context.CancelCauseFunc{}, open: map[*session.Lane]struct{}{}}
+}
+
+// serve runs until the connection ends.
+func (c *conn) serve(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c.mu.Lock()
+	c.expiry = time.AfterFunc(c.srv.cfg.AuthTimeout, func() {
+		c.close(code.Unauthenticated, "no valid token was shown in time")
+	})
+	c.mu.Unlock()
+	for first := true; ; first = false {
+		l, err := c.c.AcceptLane(ctx)
+		if err != nil {
+			break
+		}
+		c.mu.Lock()
+		if first {
+			c.control = l
+		}
+		c.open[l] = struct{}{}
+		c.mu.Unlock()
+		c.lanes.Go(func() {
+			ln := &lane{conn: c, lane: l, control: first}
+			ln.serve(ctx)
+			c.mu.Lock()
+			delete(c.open, l)
+			c.mu.Unlock()
+		})
+	}
+	c.mu.Lock()
+	c.expiry.Stop()
+	for _, stop := range c.cancels {
+		stop(nil)
+	}
+	c.mu.Unlock()
+	cancel()
+	c.close(code.Closed, "")
+	c.lanes.Wait()
+}
+
+func (c *conn) close(why code.Code, msg string) {
+	_ = c.c.Close(why, msg) // already closed is as good
+}
+
+// goodbye tells the client that the node goes away and ends its subscriptions with where to resume; it
+// returns when they have been told, or at the deadline.
+func (c *conn) goodbye(why *code.Error, deadline time.Time) {
+	c.mu.Lock()
+	c.closing = why
+	for _, stop := range c.cancels {
+		stop(why)
+	}
+	if c.control != nil && c.hello.Load() {
+		_ = c.control.SendFrame(0, &wire.Goodbye{Code: why.Code, Message: why.Message}) // a client that does not read it sees the close
+	}
+	c.mu.Unlock()
+	t := time.NewTicker(5 * time.Millisecond)
+	defer t.Stop()
+	for c.subs.Load() > 0 && time.Now().Before(deadline) {
+		select {
+		case <-t.C:
+		case <-c.c.Done():
+			return
+		}
+	}
+}
+
+// finish sends what was still to be answered, lets the client take it, and closes the connection.
+func (c *conn) finish(why *code.Error) {
+	c.mu.Lock()
+	lanes := make([]*session.Lane, 0, len(c.open))
+	for l := range c.open {
+		lanes = append(lanes, l)
+	}
+	c.mu.Unlock()
+	for _, l := range lanes {
+		_ = l.CloseWrite() // a lane that is broken has nobody to tell
+	}
+	t := time.NewTimer(linger)
+	defer t.Stop()
+	select {
+	case <-c.c.Done():
+	case <-t.C:
+	}
+	c.close(why.Code, why.Message)
+}
+
+// subscription registers one, unless the connection is closing or has too many.
+func (c *conn) subscription(ctx context.Context, l *session.Lane) (context.Context, func(), *code.Error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing != nil {
+		return nil, nil, c.closing
+	}
+	if limit := c.srv.cfg.MaxSubscriptions; len(c.cancels) >= limit {
+		return nil, nil, code.New(code.TooMany, "the connection has %d subscriptions", limit).With(code.DetailLimit, uint64(limit))
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	c.cancels[l] = cancel
+	c.subs.Add(1)
+	c.srv.metrics.subscriptions.Inc()
+	return ctx, func() {
+		cancel(nil)
+		c.mu.Lock()
+		delete(c.cancels, l)
+		c.mu.Unlock()
+		c.subs.Add(-1)
+		c.srv.metrics.subscriptions.Dec()
+	}, nil
+}
+
+func (c *conn) cancelSubscription(l *session.Lane) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cancel := c.cancels[l]; cancel != nil {
+		cancel(nil)
+	}
+}
+
+// authenticate verifies a token and arms its expiry. Showing another one later renews the connection.
+func (c *conn) authenticate(tok string) (*wire.AuthOk, error) {
+	claims, err := c.srv.cfg.Verifier.Verify(tok)
+	if err != nil {
+		c.srv.metrics.authFailures.Inc()
+		return nil, code.New(code.Unauthenticated, "the token is not valid")
+	}
+	left := claims.ExpiresAt.Sub(c.srv.cfg.Wall())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.claims.Store(claims)
+	c.c.SetMaxFrame(wire.MaxFrame)
+	c.expiry.Stop()
+	c.expiry = time.AfterFunc(left+expiryGrace, func() {
+		if now := c.claims.Load(); now == claims {
+			c.close(code.Unauthenticated, "the token has expired")
+		}
+	})
+	return &wire.AuthOk{Expires: claims.ExpiresAt.UnixMicro(), Subject: claims.Subject}, nil
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ingress serves the connections of clients: it authenticates them, checks every request against
+// their grants, resolves its shard from the routing map and hands it on; it refuses to decide where data
+// lives.
+package ingress
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+
+	"margay.dev/router"
+	"margay.dev/wire"
+	"margay.dev/wire/code"
+	"margay.dev/wire/session"
+	"margay.dev/wire/token"
+)
+
+// Verifier checks a token offline.
+type Verifier interface {
+	Verify(token string) (*token.Claims, error)
+}
+
+// Config is what an ingress is told. Zero bounds take defaults.
+type Config struct {
+	Node, Cluster string
+	Table         *router.Table
+	Verifier      Verifier
+	Wall          func() time.Time
+	Logger        *slog.Logger
+	Registerer    prometheus.Registerer
+
+	KeepAlive, Idle    time.Duration // as the listener has them; told in the hello; default 5 s and 30 s
+	AuthTimeout        time.Duration // from connect to a valid token; default 10 s
+	MaxConnections     int           // default 10,000
+	InFlightConnection int64         // bytes of unanswered publishes per connection; default 64 MiB
+	InFlightBroker     int64         // bytes of unanswered publishes in all; default 512 MiB
+	MaxSubscriptions   int           // per connection; default 4,096
+}
+
+// Server serves listeners.
+type Server struct {
+	cfg      Config
+	log      *slog.Logger
+	inflight *semaphore.Weighted
+	metrics  *metrics
+
+	mu    sync.Mutex
+	conns map[*conn]struct{}
+	wg    sync.WaitGroup
+}
+
+// New makes a server.
+func New(cfg Config) *Server {
+	def := func(v *int64, d int64) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	if cfg.AuthTimeout <= 0 {
+		cfg.AuthTimeout = 10 * time.Second
+	}
+	if cfg.KeepAlive <= 0 {
+		cfg.KeepAlive = 5 * time.Second
+	}
+	if cfg.Idle <= 0 {
+		cfg.Idle = 30 * time.Second
+	}
+	if cfg.MaxConnections <= 0 {
+		cfg.MaxConnections = 10_000
+	}
+	if cfg.MaxSubscriptions <= 0 {
+		cfg.MaxSubscriptions = 4096
+	}
+	def(&cfg.InFlightConnection, 64<<20)
+	def(&cfg.InFlightBroker, 512<<20)
+	if cfg.Wall == nil {
+		cfg.Wall = time.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Server{
+		cfg: cfg, log: cfg.Logger, inflight: semaphore.NewWeighted(cfg.InFlightBroker),
+		metrics: newMetrics(cfg.Registerer), conns: map[*conn]struct{}{},
+	}
+}
+
+// Serve accepts connections until ctx ends or the listener breaks. Then it ends the subscriptions with
+// where to resume, calls settle, which answers what was taken, sends those answers, closes what is left
+// when grace is over, and returns after the last goroutine.
+func (s *Server) Serve(ctx context.Context, l session.Listener, grace time.Duration, settle func()) error {
+	var err error
+	for {
+		var c session.Conn
+		if c, err = l.Accept(ctx); err != nil {
+			break
+		}
+		s.accept(ctx, c)
+	}
+	s.drain(grace, settle)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func (s *Server) accept(ctx context.Context, c session.Conn) {
+	s.mu.Lock()
+	n := len(s.conns)
+	s.mu.Unlock()
+	if n >= s.cfg.MaxConnections {
+		s.metrics.refused.Inc()
+		s.wg.Go(func() {
+			_ = c.Close(code.TooMany, "the broker has as many connections as it may") // the peer is told; nothing else can be done
+		})
+		return
+	}
+	cn := newConn(s, c)
+	s.mu.Lock()
+	s.conns[cn] = struct{}{}
+	s.mu.Unlock()
+	s.metrics.connections.Inc()
+	s.wg.Go(func() {
+		cn.serve(context.WithoutCancel(ctx))
+		s.mu.Lock()
+		delete(s.conns, cn)
+		s.mu.Unlock()
+		s.metrics.connections.Dec()
+	})
+}
+
+func (s *Server) drain(grace time.Duration, settle func()) {
+	why := code.New(code.ShuttingDown, "the node is shutting down")
+	deadline := time.Now().Add(grace)
+	s.each(func(c *conn) { c.goodbye(why, deadline) })
+	settle()
+	s.each(func(c *conn) { c.finish(why) })
+	s.wg.Wait()
+}
+
+// each runs f for every connection at once and waits.
+func (s *Server) each(f func(*conn)) {
+	s.mu.Lock()
+	conns := make([]*conn, 0, len(s.conns))
+	for c := range s.conns {
+		conns = append(conns, c)
+	}
+	s.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, c := range conns {
+		wg.Go(func() { f(c) })
+	}
+	wg.Wait()
+}
+
+// Connections counts the connections being served.
+func (s *Server) Connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns)
+}
+
+// frameError makes a frame of any error.
+func frameError(corr uint64, err error) []byte {
+	var typed *code.Error
+	if !errors.As(err, &typed) {
+		typed = code.From(err)
+	}
+	return wire.AppendFrame(nil, corr, wire.NewError(typed))
+}

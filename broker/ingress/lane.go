@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingress
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"margay.dev/broker/host"
+	"margay.dev/router"
+	"margay.dev/wire"
+	"margay.dev/wire/batch"
+	"margay.dev/wire/code"
+	"margay.dev/wire/control"
+	"margay.dev/wire/session"
+	"margay.dev/wire/token"
+)
+
+// A publish frame leaves room before its batch for the frame of a delivery: the same buffer is what is
+// stored and what subscribers are sent.
+const _ = uint(wire.PublishHead - host.HeadRoom)
+
+// lane serves the requests of one lane in order; publishes are answered as they commit.
+type lane struct {
+	conn    *conn
+	lane    *session.Lane
+	control bool
+
+	// What the last publish was allowed with: the same three pointers mean the same answer.
+	seenMap    *router.Map
+	seenClaims *token.Claims
+	seenID     batch.LogID
+	seenErr    error
+
+	mu  sync.Mutex
+	out []byte // answers of a commit under way
+	ok  wire.Published
+}
+
+// serve reads frames until the lane ends.
+func (l *lane) serve(ctx context.Context) {
+	defer func() { _ = l.lane.Close() }() // the peer's half may be gone already
+	for {
+		h, err := l.lane.ReadHeader()
+		if err != nil {
+			l.broken(err)
+			return
+		}
+		if err := l.frame(ctx, h); err != nil {
+			if !errors.Is(err, errLaneDone) {
+				l.broken(err)
+			}
+			return
+		}
+	}
+}
+
+var errLaneDone = errors.New("lane done")
+
+// broken closes the connection when the peer does not speak the protocol: nothing behind a bad header can
+// be trusted. A lane that simply ends concerns nobody else.
+func (l *lane) broken(err error) {
+	if errors.Is(err, code.Protocol) {
+		l.conn.srv.metrics.protocolErrors.Inc()
+		l.conn.close(code.Protocol, err.Error())
+	}
+}
+
+// frame handles one frame. An error ends the lane.
+func (l *lane) frame(ctx context.Context, h wire.Header) error {
+	authed := l.conn.claims.Load() != nil
+	if !authed && h.Size > wire.MaxFrameBeforeAuth {
+		return code.New(code.Protocol, "frame %s of %d bytes before authentication", h.Type, h.Size)
+	}
+	if err := h.Supported(); err != nil {
+		return l.skip(h, err)
+	}
+	switch h.Type {
+	case wire.TypeHello, wire.TypeAuth, wire.TypePing:
+		if !l.control {
+			return l.skip(h, code.New(code.BadRequest, "frame %s belongs on the control lane", h.Type))
+		}
+	case wire.TypeLookup, wire.TypeOffsets, wire.TypePublish, wire.TypeSubscribe:
+		if !authed {
+			return l.skip(h, code.New(code.Unauthenticated, "the connection has shown no valid token"))
+		}
+	default:
+		return l.skip(h, code.New(code.Unsupported, "frame %s is not a request", h.Type))
+	}
+	if h.Type == wire.TypePublish {
+		return l.publish(ctx, h)
+	}
+	body := make([]byte, h.Size)
+	if err := l.lane.ReadBody(body); err != nil {
+		return err
+	}
+	switch h.Type {
+	case wire.TypeHello:
+		return reply(l, h, body, &wire.Hello{}, l.hello)
+	case wire.TypeAuth:
+		return reply(l, h, body, &wire.Auth{}, func(f *wire.Auth) (wire.Frame, error) { return frameOrNil(l.conn.authenticate(f.Token)) })
+	case wire.TypePing:
+		return reply(l, h, body, &wire.Ping{}, func(*wire.Ping) (wire.Frame, error) { return &wire.Pong{}, nil })
+	case wire.TypeLookup:
+		return reply(l, h, body, &wire.Lookup{}, l.lookup)
+	case wire.TypeOffsets:
+		return reply(l, h, body, &wire.Offsets{}, l.offsets)
+	default:
+		return l.subscribe(ctx, h, body)
+	}
+}
+
+// skip passes over a frame and answers it: the lane and the connection live on.
+func (l *lane) skip(h wire.Header, err error) error {
+	if e := l.lane.Skip(h.Size); e != nil {
+		return e
+	}
+	return l.lane.Send(frameError(h.Corr, err))
+}
+
+// reply parses a request, asks for its answer and sends that or the error.
+func reply[F wire.Frame](l *lane, h wire.Header, body []byte, f F, answer func(F) (wire.Frame, error)) error {
+	if err := f.Parse(body); err != nil {
+		return l.lane.Send(frameError(h.Corr, badFrame(err)))
+	}
+	a, err := answer(f)
+	if err != nil {
+		return l.lane.Send(frameError(h.Corr, err))
+	}
+	return l.lane.SendFrame(h.Corr, a)
+}
+
+func frameOrNil[F wire.Frame](f F, err error) (wire.Frame, error) {
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func badFrame(err error) error {
+	var typed *code.Error
+	if errors.As(err, &typed) {
+		return typed
+	}
+	return code.New(code.BadRequest, "the frame cannot be read: %w", err)
+}
+
+func (l *lane) hello(f *wire.Hello) (wire.Frame, error) {
+	if f.VersionMin > wire.Version || f.VersionMax < wire.Version {
+		return nil, code.New(code.Unsupported, "the client speaks versions %d to %d, this broker %d", f.VersionMin, f.VersionMax, wire.Version)
+	}
+	l.conn.hello.Store(true)
+	cfg := &l.conn.srv.cfg
+	return &wire.HelloOk{
+		Version: wire.Version, Features: f.Features & wire.AllFeatures, Node: cfg.Node, Cluster: cfg.Cluster,
+		Limits: wire.Limits{
+			MaxFrame: wire.MaxFrame, MaxBatch: batch.MaxBatch, MaxRecord: batch.MaxRecord, MaxKey: batch.MaxKey,
+			MaxHeaderBytes: batch.MaxHeaderBytes, MaxHeaders: batch.MaxHeaders, MaxInFlight: uint32(min(cfg.InFlightConnection, 1<<31)),
+		},
+		KeepAliveMs: uint32(cfg.KeepAlive.Milliseconds()), IdleMs: uint32(cfg.Idle.Milliseconds()),
+	}, nil
+}
+
+// allow finds a log and checks the caller's grant on it. A log of another tenant does not exist.
+func (l *lane) allow(rl *router.Log, found bool, action token.Action) error {
+	claims := l.conn.claims.Load()
+	if found && claims.Allows(action, rl.Name) {
+		return nil
+	}
+	info, _ := l.info(rl)
+	if !found || info == nil || info.Tenant != claims.Tenant {
+		return code.New(code.NotFound, "there is no such log")
+	}
+	return code.New(code.PermissionDenied, "the token does not grant %s on %s", action, rl.Name)
+}
+
+func (l *lane) info(rl *router.Log) (*control.Log, bool) {
+	if rl == nil {
+		return nil, false
+	}
+	info, ok := rl.Info.(*control.Log)
+	return info, ok
+}
+
+func (l *lane) lookup(f *wire.Lookup) (wire.Frame, error) {
+	m := l.conn.srv.cfg.Table.Load()
+	rl, found := m.ByName(f.Name)
+	// Whoever may do anything with a log may look it up.
+	if err := l.allow(rl, found, token.Publish); err != nil && l.allow(rl, found, token.Subscribe) != nil {
+		return nil, err
+	}
+	info, _ := l.info(rl)
+	out := &wire.LogInfo{
+		Log: info.ID, Name: rl.Name, Ack: wireAck(info.Ack), MinAck: wireAck(info.MinAck), Fsync: wireFsync(info.Fsync),
+		Storage: wire.StorageDisk, MapVersion: m.Version(),
+	}
+	if info.Storage == control.StorageMemory {
+		out.Storage = wire.StorageMemory
+	}
+	for _, s := range rl.Shards {
+		out.Shards = append(out.Shards, wire.Route{Address: s.Address, Generation: s.Generation})
+	}
+	return out, nil
+}
+
+func wireAck(s string) wire.Ack {
+	switch s {
+	case control.AckNone:
+		return wire.AckNone
+	case control.AckLeader:
+		return wire.AckLeader
+	}
+	return wire.AckQuorum
+}
+
+func wireFsync(s string) wire.Fsync {
+	switch s {
+	case control.FsyncInterval:
+		return wire.FsyncInterval
+	case control.FsyncNever:
+		return wire.FsyncNever
+	}
+	return wire.FsyncAlways
+}
+
+// led resolves a shard to the one this broker has open, or says why not.
+func led(m *router.Map, id batch.LogID, n uint32) (*host.Shard, *code.Error) {
+	r := m.Resolve(router.LogID(id), n)
+	if s, ok := r.Shard.(*host.Shard); ok && r.Outcome == router.Local {
+		return s, nil
+	}
+	if r.Outcome == router.Forward {
+		e := code.New(code.NotLeader, "another node leads shard %d", n)
+		e.Address, e.Generation = r.Address, r.Generation
+		return nil, e
+	}
+	switch r.Reason {
+	case router.UnknownLog:
+		return nil, code.New(code.NotFound, "there is no such log")
+	case router.NoSuchShard:
+		return nil, code.New(code.NotFound, "the log has no shard %d", n)
+	case router.Quarantined:
+		return nil, code.New(code.Quarantined, "shard %d is damaged and stays closed", n)
+	case router.Opening:
+		return nil, code.New(code.Opening, "shard %d is being opened", n).Retry(retryOpening)
+	}
+	return nil, code.New(code.Unavailable, "nobody leads shard %d", n).Retry(retryOpening)
+}
+
+func (l *lane) offsets(f *wire.Offsets) (wire.Frame, error) {
+	m := l.conn.srv.cfg.Table.Load()
+	rl, found := m.ByID(router.LogID(f.Log))
+	if err := l.allow(rl, found, token.Subscribe); err != nil {
+		return nil, err
+	}
+	s, refused := led(m, f.Log, f.Shard)
+	if refused != nil {
+		return nil, refused
+	}
+	v := s.View()
+	return &wire.OffsetsOk{Shard: f.Shard, Generation: v.Generation, Earliest: v.Start.Offset, Latest: v.Ceiling, AppendTime: v.LastAppend}, nil
+}

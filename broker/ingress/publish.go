@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingress
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"margay.dev/broker/host"
+	"margay.dev/broker/shard"
+	"margay.dev/router"
+	"margay.dev/wire"
+	"margay.dev/wire/batch"
+	"margay.dev/wire/code"
+	"margay.dev/wire/token"
+)
+
+const retryOpening = 50 * time.Millisecond
+
+// publish reads one publish into a buffer that the broker owns from here to the disk and the subscribers.
+// Before that it waits for room: the client's window, not the broker's memory, holds what is too much.
+func (l *lane) publish(ctx context.Context, h wire.Header) error {
+	n := int64(h.Size)
+	if n > l.conn.srv.cfg.InFlightConnection {
+		return l.skip(h, code.New(code.TooLarge, "a publish of %d bytes", n).With(code.DetailLimit, uint64(l.conn.srv.cfg.InFlightConnection)))
+	}
+	if err := l.acquire(ctx, n); err != nil {
+		return err
+	}
+	buf := make([]byte, n)
+	if err := l.lane.ReadBody(buf); err != nil {
+		l.release(n)
+		return err
+	}
+	if err := l.submit(h, buf); err != nil {
+		l.release(n)
+		return l.lane.Send(frameError(h.Corr, err))
+	}
+	return nil
+}
+
+func (l *lane) acquire(ctx context.Context, n int64) error {
+	if err := l.conn.inflight.Acquire(ctx, n); err != nil {
+		return err
+	}
+	if err := l.conn.srv.inflight.Acquire(ctx, n); err != nil {
+		l.conn.inflight.Release(n)
+		return err
+	}
+	return nil
+}
+
+func (l *lane) release(n int64) {
+	l.conn.inflight.Release(n)
+	l.conn.srv.inflight.Release(n)
+}
+
+// submit checks a publish and gives it to its shard, which answers it.
+func (l *lane) submit(h wire.Header, buf []byte) error {
+	var f wire.Publish
+	if err := f.Parse(buf); err != nil {
+		return badFrame(err)
+	}
+	m := l.conn.srv.cfg.Table.Load()
+	if err := l.mayPublish(m, f.Log); err != nil {
+		return err
+	}
+	s, refused := led(m, f.Log, f.Shard)
+	if refused != nil {
+		return refused
+	}
+	b, err := batch.CheckProduced(f.Batch, batch.Limits{})
+	if err != nil {
+		return batchError(err)
+	}
+	r := &host.Request{
+		Buffer: buf, Head: wire.PublishHead, Correlation: h.Corr, Lane: l,
+		Publish: shard.Publish{Batch: b, Previous: f.Previous, Level: shard.AckLevel(f.Ack)},
+	}
+	if f.TimeoutMs > 0 {
+		r.Publish.Deadline = l.conn.srv.cfg.Wall().Add(time.Duration(f.TimeoutMs) * time.Millisecond).UnixMicro()
+	}
+	r.Publish.To = r
+	if refused := s.Submit(r); refused != nil {
+		return refused
+	}
+	return nil
+}
+
+// mayPublish is asked for every batch, and answers most from the last one's answer.
+func (l *lane) mayPublish(m *router.Map, id batch.LogID) error {
+	claims := l.conn.claims.Load()
+	if l.seenMap != m || l.seenClaims != claims || l.seenID != id {
+		rl, found := m.ByID(router.LogID(id))
+		l.seenMap, l.seenClaims, l.seenID = m, claims, id
+		l.seenErr = l.allow(rl, found, token.Publish)
+	}
+	return l.seenErr
+}
+
+func batchError(err error) error {
+	switch {
+	case errors.Is(err, batch.ErrLimit):
+		return code.New(code.TooLarge, "the batch is refused: %w", err)
+	case errors.Is(err, batch.ErrChecksum), errors.Is(err, batch.ErrShort), errors.Is(err, batch.ErrMagic), errors.Is(err, batch.ErrSize):
+		return code.New(code.CorruptBatch, "the batch is refused: %w", err)
+	case errors.Is(err, batch.ErrVersion), errors.Is(err, batch.ErrAttributes):
+		return code.New(code.Unsupported, "the batch is refused: %w", err)
+	}
+	return code.New(code.BadRequest, "the batch is refused: %w", err)
+}
+
+// Answer queues the answer to a publish. The shard's goroutine calls it.
+func (l *lane) Answer(r *host.Request, ack shard.Ack, err *code.Error) (first bool) {
+	l.release(int64(len(r.Buffer)))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first = len(l.out) == 0
+	if err != nil {
+		l.out = append(l.out, frameError(r.Correlation, err)...)
+		return first
+	}
+	l.ok = wire.Published{
+		BaseOffset: ack.BaseOffset, Generation: ack.Generation, AppendTime: ack.AppendTime, Count: ack.Count, Replicas: ack.Replicas,
+	}
+	if ack.Flushed {
+		l.ok.Reached |= wire.ReachedFlushed
+	}
+	if ack.Committed {
+		l.ok.Reached |= wire.ReachedCommitted
+	}
+	if ack.Duplicate {
+		l.ok.Reached |= wire.ReachedDuplicate
+	}
+	l.out = wire.AppendFrame(l.out, r.Correlation, &l.ok)
+	return first
+}
+
+// Flush sends the answers of a commit as one. A client that does not take its answers loses its lane.
+func (l *lane) Flush() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.out) == 0 {
+		return
+	}
+	if err := l.lane.Send(l.out); err != nil {
+		l.lane.Reset(code.Overloaded)
+	}
+	l.out = l.out[:0]
+}

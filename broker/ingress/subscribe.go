@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingress
+
+import (
+	"context"
+
+	"margay.dev/broker/stream"
+	"margay.dev/router"
+	"margay.dev/wire"
+	"margay.dev/wire/code"
+	"margay.dev/wire/token"
+)
+
+// subscribe gives the rest of the lane to one subscription.
+func (l *lane) subscribe(ctx context.Context, h wire.Header, body []byte) error {
+	var f wire.Subscribe
+	if err := f.Parse(body); err != nil {
+		return l.lane.Send(frameError(h.Corr, badFrame(err)))
+	}
+	m := l.conn.srv.cfg.Table.Load()
+	parts, err := l.parts(m, &f)
+	if err != nil {
+		return l.lane.Send(frameError(h.Corr, err))
+	}
+	ctx, release, refused := l.conn.subscription(ctx, l.lane)
+	if refused != nil {
+		return l.lane.Send(frameError(h.Corr, refused))
+	}
+	defer release()
+	sub, ok, err := stream.Open(ctx, l.lane, &f, parts, l.conn.srv.cfg.Wall())
+	if err != nil {
+		return l.lane.Send(frameError(h.Corr, err))
+	}
+	if err := l.lane.Write(wire.AppendFrame(nil, h.Corr, ok)); err != nil {
+		sub.Close()
+		return err
+	}
+	l.conn.lanes.Go(l.watch)
+	if end := sub.Serve(ctx); end != nil {
+		_ = l.lane.Write(wire.AppendFrame(nil, h.Corr, end)) // a broken lane tells its client enough
+	}
+	return errLaneDone
+}
+
+// parts resolves the shards of a subscription. Each shard stands once.
+func (l *lane) parts(m *router.Map, f *wire.Subscribe) ([]stream.Part, error) {
+	rl, found := m.ByID(router.LogID(f.Log))
+	if err := l.allow(rl, found, token.Subscribe); err != nil {
+		return nil, err
+	}
+	if len(f.Shards) == 0 {
+		return nil, code.New(code.BadRequest, "a subscription names at least one shard")
+	}
+	seen := make(map[uint32]bool, len(f.Shards))
+	parts := make([]stream.Part, 0, len(f.Shards))
+	for _, st := range f.Shards {
+		if seen[st.Shard] {
+			return nil, code.New(code.BadRequest, "shard %d is named twice", st.Shard)
+		}
+		seen[st.Shard] = true
+		s, refused := led(m, f.Log, st.Shard)
+		if refused != nil {
+			return nil, refused
+		}
+		parts = append(parts, stream.Part{Start: st, Shard: s})
+	}
+	return parts, nil
+}
+
+// watch reads what a subscriber still says: that it has enough, or nothing more.
+func (l *lane) watch() {
+	defer l.conn.cancelSubscription(l.lane)
+	for {
+		h, err := l.lane.ReadHeader()
+		if err != nil {
+			l.broken(err)
+			return
+		}
+		if err := l.lane.Skip(h.Size); err != nil {
+			return
+		}
+		if h.Type == wire.TypeUnsubscribe {
+			return
+		}
+	}
+}

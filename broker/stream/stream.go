@@ -1,0 +1,433 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package stream serves one subscription: history from the log at the subscriber's pace, then live batches
+// from the hub, joined without gap or repeat; it writes one lane and refuses to hold up a publisher.
+package stream
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"margay.dev/broker/fanout"
+	"margay.dev/broker/host"
+	"margay.dev/broker/shard"
+	"margay.dev/storage"
+	"margay.dev/wire"
+	"margay.dev/wire/batch"
+	"margay.dev/wire/code"
+)
+
+const (
+	readChunk     = 256 << 10       // of history that one turn of one shard takes
+	liveChunk     = 256 << 10       // of live batches that one turn takes
+	coalesce      = 64 << 10        // small frames are joined up to this size
+	progressEvery = 5 * time.Second // between two progress notes of an idle subscription
+	maxAhead      = 24 * time.Hour  // a start time further in the future is a mistake in its unit
+)
+
+// earliestTime is below every append time that this product can have given: a smaller start time is a
+// number of seconds or milliseconds taken for microseconds.
+var earliestTime = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
+
+// Lane is what a subscription writes to. A write waits for the subscriber, at most its progress deadline.
+type Lane interface {
+	Write(parts ...[]byte) error
+}
+
+// Part is one shard of a subscription.
+type Part struct {
+	Start wire.Start
+	Shard *host.Shard
+}
+
+// part is where a subscription stands in one shard.
+type part struct {
+	id    uint32
+	shard *host.Shard
+	seq   uint64 // next batch to read from the log while not live
+	next  uint64 // next offset to deliver
+	after int64  // batches appended before this time are passed over
+	until uint64 // with an end: stop there
+	live  bool
+	done  bool
+}
+
+// Subscription is one being served.
+type Subscription struct {
+	lane  Lane
+	queue *fanout.Queue
+	parts []*part
+	byID  map[uint32]*part
+	ends  bool // stop at each part's until
+	stop  fanout.Policy
+	out   []byte
+	taken fanout.Taken
+}
+
+// ended is how a subscription stops: reason nil when it reached its end or was asked to.
+type ended struct{ reason *code.Error }
+
+func (e *ended) Error() string { return "subscription ended" }
+
+// Open resolves where the subscription starts in each shard and registers it. The answer to send is
+// returned; nothing is delivered before Serve.
+func Open(ctx context.Context, lane Lane, req *wire.Subscribe, parts []Part, now time.Time) (*Subscription, *wire.Subscribed, error) {
+	policy := policyOf(req)
+	s := &Subscription{
+		lane: lane, ends: req.UntilMark, stop: policy, byID: make(map[uint32]*part, len(parts)),
+		queue: fanout.NewQueue(fanout.Limits{Records: int(req.QueueRecords), Bytes: int(req.QueueBytes)}, policy),
+	}
+	ok := &wire.Subscribed{}
+	for _, p := range parts {
+		started, err := s.start(ctx, p, now)
+		if err != nil {
+			s.Close()
+			return nil, nil, err
+		}
+		ok.Shards = append(ok.Shards, started)
+	}
+	return s, ok, nil
+}
+
+// policyOf gives a live subscription drop_new and one that starts from history catch_up.
+func policyOf(req *wire.Subscribe) fanout.Policy {
+	switch req.Policy {
+	case wire.PolicyDropNew:
+		return fanout.DropNew
+	case wire.PolicyDropOld:
+		return fanout.DropOld
+	case wire.PolicyCatchUp:
+		return fanout.CatchUp
+	case wire.PolicyDisconnect:
+		return fanout.Disconnect
+	}
+	for _, s := range req.Shards {
+		if s.Kind != wire.StartLatest {
+			return fanout.CatchUp
+		}
+	}
+	return fanout.DropNew
+}
+
+// start places one part. A part that starts at the live end is registered here; any other reads history
+// first and joins where the hub stands when it has read up to it.
+func (s *Subscription) start(ctx context.Context, p Part, now time.Time) (wire.Started, error) {
+	x := &part{id: p.Start.Shard, shard: p.Shard}
+	hub := p.Shard.Hub()
+	var err error
+	switch p.Start.Kind {
+	case wire.StartLatest:
+		var pos fanout.Position
+		if pos, err = hub.JoinLatest(s.queue); err == nil {
+			x.seq, x.next, x.live = pos.Sequence, pos.Offset, true
+		}
+	case wire.StartEarliest:
+		v := p.Shard.View()
+		x.seq, x.next = v.Start.Sequence, v.Start.Offset
+	case wire.StartOffset:
+		err = s.startAt(ctx, x, p.Start.At, p.Start.Generation)
+	case wire.StartTime:
+		err = s.startTime(x, p.Start.At, now)
+	default:
+		err = code.New(code.BadRequest, "start kind %d is unknown", p.Start.Kind)
+	}
+	if err != nil {
+		return wire.Started{}, err
+	}
+	s.parts = append(s.parts, x)
+	s.byID[x.id] = x
+	v := p.Shard.View()
+	x.until = v.Ceiling
+	return wire.Started{Shard: x.id, Generation: v.Generation, Offset: x.next, Latest: v.Ceiling}, nil
+}
+
+func (s *Subscription) startAt(ctx context.Context, x *part, offset, generation uint64) error {
+	var refused *code.Error
+	if err := x.shard.Ask(ctx, func(c *shard.Core) { refused = c.CheckResume(offset, generation) }); err != nil {
+		return err
+	}
+	if refused != nil {
+		return refused.With(code.DetailShard, uint64(x.id))
+	}
+	x.next = offset
+	return s.seek(x)
+}
+
+// seek finds the batch that holds the part's next offset. One at or above the live end waits there.
+func (s *Subscription) seek(x *part) error {
+	live := x.shard.Hub().Position()
+	if x.next >= live.Offset {
+		x.seq = live.Sequence
+		return nil
+	}
+	seq, err := x.shard.Find(x.next)
+	if err != nil {
+		return storageError(err)
+	}
+	x.seq = min(seq, live.Sequence)
+	return nil
+}
+
+func (s *Subscription) startTime(x *part, at uint64, now time.Time) error {
+	t := int64(at)
+	if t < earliestTime || t > now.Add(maxAhead).UnixMicro() {
+		return code.New(code.BadRequest, "start time %d is not a time in microseconds since 1970, between 2000 and a day from now", at)
+	}
+	offset, err := x.shard.FindTime(t)
+	if err != nil {
+		return storageError(err)
+	}
+	x.next, x.after = max(offset, x.shard.View().Start.Offset), t
+	return s.seek(x)
+}
+
+func storageError(err error) error {
+	var corrupt *storage.CorruptError
+	if errors.As(err, &corrupt) {
+		return code.New(code.Quarantined, "the log is damaged: %w", err)
+	}
+	return code.New(code.Unavailable, "the log cannot be read: %w", err)
+}
+
+// Close takes the subscription out of every hub.
+func (s *Subscription) Close() {
+	for _, p := range s.parts {
+		p.shard.Hub().Leave(s.queue)
+	}
+}
+
+// Serve delivers until the subscription ends, the lane breaks or ctx is done, and returns the end to tell
+// the subscriber; nil when the lane is broken.
+func (s *Subscription) Serve(ctx context.Context) *wire.End {
+	defer s.Close()
+	progress := time.NewTimer(progressEvery)
+	defer progress.Stop()
+	for {
+		more, err := s.turn()
+		if err == nil {
+			err = s.flush()
+		}
+		if err != nil {
+			return s.end(err)
+		}
+		if ctx.Err() != nil {
+			return s.end(context.Cause(ctx))
+		}
+		if more {
+			continue
+		}
+		select {
+		case <-s.queue.Ready():
+			continue
+		case <-ctx.Done():
+		case <-progress.C:
+			s.progress()
+		}
+		progress.Reset(progressEvery)
+	}
+}
+
+// turn delivers some of what there is and says whether there may be more at once.
+func (s *Subscription) turn() (more bool, err error) {
+	s.queue.Take(&s.taken, liveChunk)
+	for _, e := range s.taken.Envelopes {
+		if err := s.live(e); err != nil {
+			return false, err
+		}
+	}
+	more = len(s.taken.Envelopes) > 0
+	for _, id := range s.taken.Left {
+		if s.stop == fanout.Disconnect {
+			return false, &ended{code.New(code.SlowConsumer, "the subscription's queue is full").With(code.DetailShard, uint64(id))}
+		}
+		s.byID[id].live = false
+	}
+	for _, err := range s.taken.Ended {
+		return false, err
+	}
+	done := s.ends
+	for _, p := range s.parts {
+		if !p.live && !p.done {
+			busy, err := s.history(p)
+			if err != nil {
+				return false, err
+			}
+			more = more || busy
+		}
+		if s.ends && p.next >= p.until {
+			p.done = true
+		}
+		done = done && p.done
+	}
+	if done {
+		return false, &ended{}
+	}
+	return more, nil
+}
+
+// live delivers one envelope from the queue.
+func (s *Subscription) live(e *fanout.Envelope) error {
+	p := s.byID[e.Shard]
+	if e.NextOffset <= p.next || p.done {
+		return nil
+	}
+	b := batch.Batch(e.Frame[host.HeadRoom:])
+	if b.AppendTime() < p.after {
+		p.next = e.NextOffset
+		return nil
+	}
+	s.gap(p, e.BaseOffset, wire.GapDropped)
+	p.next, p.seq = e.NextOffset, e.Sequence+1
+	return s.write(e.Frame)
+}
+
+// gap states that [p.next, to) will not be delivered. The first delivery of a subscription may begin
+// inside a batch, never behind a hole.
+func (s *Subscription) gap(p *part, to uint64, why wire.GapReason) {
+	if to <= p.next {
+		return
+	}
+	s.out = wire.AppendFrame(s.out, 0, &wire.Gap{Shard: p.id, From: p.next, To: to, Reason: why})
+	p.next = to
+}
+
+// history delivers one chunk from the log, and joins the hub when it has reached it.
+func (s *Subscription) history(p *part) (busy bool, err error) {
+	if start := p.shard.View().Start; p.seq < start.Sequence {
+		s.gap(p, start.Offset, wire.GapRetention)
+		p.seq = start.Sequence
+	}
+	hub := p.shard.Hub()
+	if p.seq >= hub.Sequence() {
+		if hub.Join(s.queue, p.seq) {
+			p.live = true
+			return false, nil
+		}
+		if err := hub.Err(); err != nil {
+			return false, err
+		}
+		return true, nil // the hub has moved on meanwhile
+	}
+	var gap *storage.GapError
+	chunk, err := p.shard.Read(p.seq, readChunk)
+	switch {
+	case errors.Is(err, storage.ErrDropped):
+		return true, nil // retention passed us: the new start is in the view
+	case errors.As(err, &gap):
+		s.gap(p, gap.ToOffset, wire.GapAcceptedLoss)
+		p.seq = gap.ToSequence
+		return true, nil
+	case err != nil:
+		if e := hub.Err(); e != nil {
+			return false, e
+		}
+		return false, storageError(err)
+	}
+	return true, s.deliverStored(p, chunk)
+}
+
+// deliverStored sends runs of record batches as they are stored; control batches never go to clients.
+func (s *Subscription) deliverStored(p *part, chunk []byte) error {
+	mark := p.shard.View().Ceiling
+	run := 0 // start of the run under way
+	at := 0
+	send := func() error {
+		if run == at {
+			return nil
+		}
+		d := wire.Deliver{Shard: p.id, Mark: mark, Batch: batch.Batch(chunk[run:at])}
+		s.out = d.AppendHead(s.out)
+		return s.write(chunk[run:at])
+	}
+	for at < len(chunk) {
+		b := batch.Batch(chunk[at:])
+		size := b.Size()
+		skip := b.IsControl() || b.NextOffset() <= p.next || b.AppendTime() < p.after
+		hole := !skip && b.BaseOffset() > p.next
+		if skip || hole {
+			if err := send(); err != nil {
+				return err
+			}
+			run = at
+		}
+		if hole {
+			s.gap(p, b.BaseOffset(), wire.GapAcceptedLoss)
+		}
+		at += size
+		if skip {
+			run = at
+		}
+		p.seq = b.Sequence() + 1
+		if !b.IsControl() {
+			p.next = max(p.next, b.NextOffset())
+		}
+	}
+	return send()
+}
+
+// write sends frame bytes in order, joining small ones.
+func (s *Subscription) write(b []byte) error {
+	if len(s.out)+len(b) <= coalesce {
+		s.out = append(s.out, b...)
+		return nil
+	}
+	if err := s.flush(); err != nil {
+		return err
+	}
+	if len(b) <= coalesce/4 {
+		s.out = append(s.out, b...)
+		return nil
+	}
+	return s.lane.Write(b)
+}
+
+func (s *Subscription) flush() error {
+	if len(s.out) == 0 {
+		return nil
+	}
+	err := s.lane.Write(s.out)
+	s.out = s.out[:0]
+	if cap(s.out) > 2*coalesce {
+		s.out = nil
+	}
+	return err
+}
+
+// progress tells an idle subscriber that it is alive and where it could resume, never ahead of what is
+// still to be delivered.
+func (s *Subscription) progress() {
+	for _, p := range s.parts {
+		v := p.shard.View()
+		s.out = wire.AppendFrame(s.out, 0, &wire.Progress{Shard: p.id, Next: p.next, Mark: v.Ceiling, Generation: v.Generation})
+	}
+}
+
+// end turns why a subscription stopped into what its subscriber is told.
+func (s *Subscription) end(err error) *wire.End {
+	var (
+		done   *ended
+		typed  *code.Error
+		reason *code.Error
+	)
+	switch {
+	case errors.As(err, &done):
+		reason = done.reason
+	case errors.Is(err, context.Canceled): // the subscriber asked for it
+	case errors.As(err, &typed):
+		reason = typed
+	default:
+		return nil
+	}
+	e := &wire.End{Shard: wire.AllShards}
+	if reason != nil {
+		e.Code, e.Message = reason.Code, reason.Message
+		if at, ok := reason.Details.Get(code.DetailShard); ok {
+			e.Shard = uint32(at)
+		}
+	}
+	for _, p := range s.parts {
+		e.Resume = append(e.Resume, wire.Resume{Shard: p.id, Offset: p.next, Generation: p.shard.View().Generation})
+	}
+	return e
+}
