@@ -110,7 +110,7 @@ func (c *checker) checkReader(rd *reader) {
 		s, offset := e.record.Shard, e.record.Offset
 		want, begun := next[s]
 		switch {
-		case !begun || e.kind == eventStart:
+		case !begun:
 		case offset < want:
 			c.report(Repeated, s, offset, "reader %s was at %d already", rd.name, want)
 			if e.kind == eventGap {

@@ -159,8 +159,8 @@ func (r *Recorder) End(id ID, a Answer) {
 	r.attempts[id].ended = r.moment
 }
 
-// Start says that a reader's subscription to a shard begins at offset: its first record there must be that one. A
-// reader is one subscription; one that was opened anew has another name.
+// Start says that a reader's subscription to a shard begins at offset: its first record there must be that one. Said
+// again, after a reconnection, it must be where the reader was. A reader that seeks takes another name.
 func (r *Recorder) Start(name string, s Shard, offset uint64) {
 	r.add(name, event{kind: eventStart, record: Record{Shard: s, Offset: offset}})
 }

@@ -11,7 +11,10 @@ import (
 	"margay.dev/cluster/history"
 )
 
-var shard = history.Shard{Log: "orders", Number: 3}
+var (
+	shard = history.Shard{Log: "orders", Number: 3}
+	other = history.Shard{Log: "orders", Number: 4}
+)
 
 // script writes a history in a few words. Values are named by one string each.
 type script struct{ *history.Recorder }
@@ -91,7 +94,6 @@ func TestCheckCatchesEachBrokenPromise(t *testing.T) {
 		"a record is stored in two shards": {history.Twice, func(s script) {
 			s.put("k", "a", 0)
 			s.got("r", 0, "k", "a")
-			other := history.Shard{Log: shard.Log, Number: shard.Number + 1}
 			s.Read("r", history.Record{Shard: other, Offset: 0, Key: "k", Digest: history.Sum([]byte("k"), []byte("a"))})
 		}},
 		"two answers give one offset": {history.Clash, func(s script) {
@@ -109,6 +111,18 @@ func TestCheckCatchesEachBrokenPromise(t *testing.T) {
 			s.got("r2", 0, "k", "b")
 			_, _ = a, b
 		}},
+		"an acknowledged record is lost in one shard while another holds that offset": {history.Lost, func(s script) {
+			s.put("k1", "a", 0)
+			s.End(s.begin("p", "k2", "b"), history.Answer{Outcome: history.Acked, Shard: other, Offset: 0, Generation: 1})
+			s.Read("audit", history.Record{Shard: other, Offset: 0, Key: "k2", Digest: history.Sum([]byte("k2"), []byte("b"))})
+			s.Audit("audit", shard, 0, 1)
+			s.Audit("audit", other, 0, 1)
+		}},
+		"an offset unread in one shard while another holds it": {history.Skipped, func(s script) {
+			s.End(s.begin("p", "k2", "b"), history.Answer{Outcome: history.Acked, Shard: other, Offset: 0, Generation: 1})
+			s.Read("audit", history.Record{Shard: other, Offset: 0, Key: "k2", Digest: history.Sum([]byte("k2"), []byte("b"))})
+			s.Audit("audit", shard, 0, 1)
+		}},
 		"a reader got what the audit did not find": {history.Vanished, func(s script) {
 			s.end(s.begin("p", "k", "a"), history.Unknown)
 			s.got("r", 0, "k", "a")
@@ -121,6 +135,11 @@ func TestCheckCatchesEachBrokenPromise(t *testing.T) {
 			s.Gap("audit", shard, 0, 1)
 			s.got("audit", 1, "k", "b")
 			s.Audit("audit", shard, 0, 2)
+		}},
+		"two readers of one record get other keys": {history.Disagree, func(s script) {
+			s.put("k", "a", 0)
+			s.got("r1", 0, "k", "a")
+			s.Read("r2", history.Record{Shard: shard, Offset: 0, Key: "x", Digest: history.Sum([]byte("k"), []byte("a"))})
 		}},
 		"a producer's answers are out of its order": {history.ProducerOrder, func(s script) {
 			first, second := s.begin("p", "k1", "a"), s.begin("p", "k2", "b")
@@ -186,6 +205,17 @@ func TestCheckCatchesEachBrokenPromise(t *testing.T) {
 			s.put("k", "a", 0)
 			s.got("r", 0, "k", "a")
 			s.Gap("r", shard, 0, 2)
+			s.Gap("r", shard, 2, 3)
+		}},
+		"a reader that resumes before where it was": {history.Repeated, func(s script) {
+			s.put("k", "a", 0)
+			s.got("r", 0, "k", "a")
+			s.Start("r", shard, 0)
+		}},
+		"a reader that resumes beyond where it was": {history.Skipped, func(s script) {
+			s.put("k", "a", 0)
+			s.got("r", 0, "k", "a")
+			s.Start("r", shard, 2)
 		}},
 		"two attempts with the same bytes": {history.Unusable, func(s script) {
 			s.put("k", "a", 0)
@@ -247,9 +277,22 @@ func TestCheckAcceptsWhatIsAllowed(t *testing.T) {
 			s.ack(b, 0, 1)
 		},
 		"a duplicate is answered by a later leader": func(s script) {
-			id := s.begin("p", "k", "a")
-			s.End(id, history.Answer{Outcome: history.Acked, Shard: shard, Offset: 0, Generation: 5, Duplicate: true})
-			s.ack(s.begin("p", "k", "b"), 1, 5)
+			a, b := s.begin("p", "k", "a"), s.begin("p", "k", "b")
+			s.ack(b, 1, 1)
+			s.End(a, history.Answer{Outcome: history.Acked, Shard: shard, Offset: 0, Generation: 5, Duplicate: true})
+		},
+		"shards beside each other": func(s script) {
+			s.ack(s.begin("p", "k1", "a"), 0, 5)
+			s.End(s.begin("p", "k2", "b"), history.Answer{Outcome: history.Acked, Shard: other, Offset: 0, Generation: 2})
+			s.End(s.begin("p", "k2", "c"), history.Answer{Outcome: history.Acked, Shard: other, Offset: 1, Generation: 2})
+			s.got("audit", 0, "k1", "a")
+			for offset, value := range []string{"b", "c"} {
+				s.Read("audit", history.Record{
+					Shard: other, Offset: uint64(offset), Key: "k2", Digest: history.Sum([]byte("k2"), []byte(value)),
+				})
+			}
+			s.Audit("audit", shard, 0, 1)
+			s.Audit("audit", other, 0, 2)
 		},
 		"a weak acknowledgement is lost and its offset given again": func(s script) {
 			s.End(s.begin("p", "k", "a"), history.Answer{Outcome: history.Acked, Shard: shard, Offset: 0, Generation: 1, Weak: true})
@@ -258,10 +301,25 @@ func TestCheckAcceptsWhatIsAllowed(t *testing.T) {
 			s.Audit("audit", shard, 0, 1)
 		},
 		"a client without idempotence stores twice": func(s script) {
-			id := s.Begin(history.Attempt{Key: "k", Digest: history.Sum([]byte("k"), []byte("a")), MayRepeat: true})
-			s.ack(id, 1, 1)
+			var ids []history.ID
+			for _, value := range []string{"a", "b"} {
+				ids = append(ids, s.Begin(history.Attempt{
+					Producer: "p", Key: "k", Digest: history.Sum([]byte("k"), []byte(value)), MayRepeat: true,
+				}))
+			}
+			s.ack(ids[1], 1, 1)
+			s.ack(ids[0], 2, 1) // sent again behind the other
 			s.got("r", 0, "k", "a")
-			s.got("r", 1, "k", "a")
+			s.got("r", 1, "k", "b")
+			s.got("r", 2, "k", "a")
+		},
+		"a reader that resumes where it was": func(s script) {
+			s.put("k", "a", 0)
+			s.put("k", "b", 1)
+			s.Start("r", shard, 0)
+			s.got("r", 0, "k", "a")
+			s.Start("r", shard, 1)
+			s.got("r", 1, "k", "b")
 		},
 		"a stated gap": func(s script) {
 			for i, v := range []string{"a", "b", "c", "d"} {
