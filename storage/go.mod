@@ -4,4 +4,6 @@ go 1.26.0
 
 require margay.dev/wire v0.0.0
 
+require github.com/klauspost/compress v1.20.4 // indirect
+
 replace margay.dev/wire => ../wire

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"fmt"
+
+	"margay.dev/storage/segment"
+	"margay.dev/storage/vfs"
+)
+
+// Truncate cuts the log to this length; see Log. It is durable when it returns: what is appended next must never meet
+// remains of what was cut, or recovery could take their word for what was flushed.
+func (l *Disk) Truncate(length uint64) error {
+	l.writer.Lock()
+	defer l.writer.Unlock()
+	l.flushing.Lock()
+	defer l.flushing.Unlock()
+	l.dropping.Lock()
+	defer l.dropping.Unlock()
+	if err := l.truncate(length); err != nil {
+		return fmt.Errorf("truncate log %s to length %d: %w", l.o.Dir, length, err)
+	}
+	return nil
+}
+
+func (l *Disk) truncate(length uint64) error {
+	l.mu.Lock()
+	err := l.usable()
+	start, end, segs := l.start(), l.cursor.Sequence, l.segs
+	l.mu.Unlock()
+	switch {
+	case err != nil:
+		return err
+	case length > end:
+		return fmt.Errorf("length is %d: %w", end, ErrOutOfRange)
+	case length < start:
+		return fmt.Errorf("log starts at sequence %d: %w", start, ErrDropped)
+	case length == end:
+		return nil
+	}
+	if len(l.gaps) > 0 && length < l.gaps[len(l.gaps)-1].ToSequence {
+		return fmt.Errorf("a repair left a gap up to sequence %d: %w", l.gaps[len(l.gaps)-1].ToSequence, ErrInvalid)
+	}
+	keep := len(segs)
+	for keep > 0 && segs[keep-1].Base >= length {
+		keep--
+	}
+	if keep == 0 {
+		return l.cutAll(segs)
+	}
+	return l.cutInto(segs[keep-1], segs[keep:], length)
+}
+
+// cutAll leaves a log without segments that still knows where it goes on.
+func (l *Disk) cutAll(segs []*seg) error {
+	l.mu.Lock()
+	l.segs = nil
+	first := segs[0]
+	l.cursor = segment.Cursor{Sequence: first.Base, Offset: first.BaseOffset}
+	l.flushed, l.flushedOffset = first.Base, first.BaseOffset
+	l.forgetFound()
+	l.mu.Unlock()
+	return l.removeNewestFirst(segs)
+}
+
+// cutInto ends the log inside s and removes the segments behind it. Everything that can fail without harm comes first.
+func (l *Disk) cutInto(s *seg, behind []*seg, length uint64) error {
+	name := l.path(segment.Name(s.Base))
+	h := s.h
+	if h == nil {
+		f, err := l.o.FS.OpenFile(name)
+		if err != nil {
+			return err
+		}
+		h = newHandle(f)
+	}
+	scan, err := segment.Read(h.file, s.Size, segment.Options{Base: s.Base, Stop: length})
+	if err == nil && scan.Cursor.Sequence != length {
+		err = &CorruptError{
+			File: name, Pos: scan.Summary.Size, Sequence: scan.Cursor.Sequence, Offset: scan.Cursor.Offset,
+			Reason: "damaged before the place of the cut",
+		}
+	}
+	if err != nil {
+		if s.h == nil {
+			h.release()
+		}
+		return err
+	}
+
+	l.mu.Lock()
+	l.segs = l.segs[:len(l.segs)-len(behind)]
+	l.adopt(s, scan, h)
+	s.linked = true
+	l.flushed, l.flushedOffset = min(l.flushed, length), min(l.flushedOffset, scan.Cursor.Offset)
+	if l.cursor.InCheckpoint() {
+		l.flushed, l.flushedOffset = s.Base, s.BaseOffset
+	}
+	l.forgetFound()
+	l.mu.Unlock()
+
+	l.o.Files.forget(fileKey{l, s.Base})
+	if err := l.removeNewestFirst(behind); err != nil {
+		return err
+	}
+	err = removeFile(l.o.FS, l.path(segment.IndexName(s.Base)))
+	if err == nil {
+		err = h.file.Truncate(scan.Summary.Size)
+	}
+	if err == nil {
+		err = h.file.Sync()
+	}
+	if err != nil {
+		return l.poisonWith(fmt.Errorf("cut %s: %w", name, err))
+	}
+	return nil
+}
+
+// adopt makes a scanned segment the one that is written to. It needs mu.
+func (l *Disk) adopt(s *seg, scan segment.Scan, h *handle) {
+	s.Summary, s.checkpoint, s.sparse = scan.Summary, scan.CheckpointEnd, scan.Sparse
+	s.h, s.reserved = h, scan.Summary.Size
+	l.cursor = scan.Cursor
+}
+
+// forgetFound voids what readers found and remember. It needs mu.
+func (l *Disk) forgetFound() {
+	l.epoch++
+	l.hints = hints{}
+	l.indexes = indexCache{}
+}
+
+// removeNewestFirst removes segments that the log does not know any more. Each removal is made durable before the next:
+// after a power cut between them there must be no hole.
+func (l *Disk) removeNewestFirst(segs []*seg) error {
+	for i := len(segs) - 1; i >= 0; i-- {
+		s := segs[i]
+		if s.h != nil {
+			s.h.release()
+			s.h = nil
+		}
+		if err := l.removeSegment(s.Base); err != nil {
+			return l.poisonWith(err)
+		}
+	}
+	return nil
+}
+
+// removeSegment removes a segment durably, then its index.
+func (l *Disk) removeSegment(base uint64) error {
+	l.o.Files.forget(fileKey{l, base})
+	return removeSegment(l.o.FS, l.path(segment.Name(base)), l.path(segment.IndexName(base)), l.o.Dir)
+}
+
+func removeSegment(fsys vfs.FS, name, index, dir string) error {
+	if err := fsys.Remove(name); err != nil {
+		return fmt.Errorf("remove segment: %w", err)
+	}
+	if err := fsys.SyncDir(dir); err != nil {
+		return fmt.Errorf("remove segment %s: flush directory: %w", name, err)
+	}
+	if err := removeFile(fsys, index); err != nil {
+		return fmt.Errorf("remove index: %w", err)
+	}
+	return nil
+}
+
+// DropBefore removes old segments; see Log. Oldest first, each durably, so that a power cut leaves no hole.
+func (l *Disk) DropBefore(seq uint64) (int64, error) {
+	l.dropping.Lock()
+	defer l.dropping.Unlock()
+	var freed int64
+	for {
+		l.mu.Lock()
+		if l.closed {
+			l.mu.Unlock()
+			return freed, fmt.Errorf("drop from log %s: %w", l.o.Dir, ErrClosed)
+		}
+		if len(l.segs) < 2 || l.segs[0].Next > seq {
+			l.mu.Unlock()
+			return freed, nil
+		}
+		s := l.segs[0]
+		l.segs = l.segs[1:]
+		l.indexes.forget(s.Base)
+		l.mu.Unlock()
+		if err := l.removeSegment(s.Base); err != nil {
+			l.mu.Lock()
+			l.segs = append([]*seg{s}, l.segs...) // it is still there, and will be asked for again
+			l.mu.Unlock()
+			return freed, fmt.Errorf("drop from log %s: %w", l.o.Dir, err)
+		}
+		freed += s.Size
+	}
+}

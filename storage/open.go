@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"margay.dev/storage/recovery"
+	"margay.dev/storage/segment"
+	"margay.dev/storage/vfs"
+	"margay.dev/wire/batch"
+)
+
+// Report says what opening a log found and did.
+type Report struct {
+	// Tail is what was cut from the newest segment: the remains of a write that was never acknowledged as flushed. Nil
+	// when nothing was.
+	Tail *Cut
+	// Dropped are segment files that were removed, because their checkpoint never came to be complete or CutTo said so.
+	Dropped []string
+	// Rewritten is how many bytes behind the last provable flush were written again and flushed.
+	Rewritten int64
+	// Rebuilt are indexes that were missing or wrong.
+	Rebuilt []string
+}
+
+// Cut is a torn tail that was repaired.
+type Cut struct {
+	File     string
+	Pos      int64
+	Bytes    int64
+	Sequence uint64 // the first that was cut
+	Offset   uint64
+	Reason   string
+}
+
+// Open opens the log in a directory and repairs a torn tail. It reads the newest segment, of the others only headers,
+// sizes and indexes. replay, which may be nil, gets every batch of the newest segment in order, its checkpoint first.
+//
+// It fails with ErrNotExist when there is no log, with a *CorruptError when flushed data is damaged, and with
+// ErrNewerFormat or ErrForeign; then no byte of any segment has been changed.
+func Open(o Options, replay func(batch.Batch) error) (*Disk, Report, error) {
+	l, err := newDisk(o)
+	if err != nil {
+		return nil, Report{}, err
+	}
+	r := opening{l: l}
+	if err := r.open(); err != nil {
+		r.release()
+		return nil, Report{}, fmt.Errorf("open log %s: %w", o.Dir, err)
+	}
+	if replay != nil {
+		if err := l.Replay(replay); err != nil {
+			r.release()
+			return nil, Report{}, fmt.Errorf("open log %s: %w", o.Dir, err)
+		}
+	}
+	return l, r.report, nil
+}
+
+// opening is the state of one Open: it plans first, and touches nothing before the plan is whole.
+type opening struct {
+	l       *Disk
+	bases   []uint64 // of the segment files, ascending
+	indexes []uint64 // of the index files
+	temps   []string
+	drop    []uint64 // segments to remove, newest first
+	scan    segment.Scan
+	verdict recovery.Verdict
+	size    int64 // of the newest file that stays
+	file    vfs.File
+	sealed  []*seg
+	rebuilt []*segment.Index
+	tailGap *Gap
+	report  Report
+}
+
+func (r *opening) open() error {
+	if err := r.list(); err != nil {
+		return err
+	}
+	var err error
+	if r.l.gaps, err = ReadGaps(r.l.o.FS, r.l.o.Dir); err != nil {
+		return err
+	}
+	if len(r.bases) == 0 && len(r.l.gaps) == 0 {
+		return fmt.Errorf("no segments: %w", ErrNotExist)
+	}
+	if err := r.newest(); err != nil {
+		return err
+	}
+	if r.file == nil {
+		if err := r.act(); err != nil {
+			return err
+		}
+		if len(r.l.gaps) == 0 {
+			return fmt.Errorf("no segment holds anything: %w", ErrNotExist)
+		}
+		r.tailGap = &r.l.gaps[len(r.l.gaps)-1] // a repair gave up everything; the log goes on behind it
+		r.goOnBehindGap()
+		return nil
+	}
+	if err := r.older(); err != nil {
+		return err
+	}
+	return r.act()
+}
+
+func (r *opening) release() {
+	if r.file != nil {
+		_ = r.file.Close() // nothing that counts was written through it
+	}
+}
+
+func (r *opening) list() error {
+	names, err := r.l.o.FS.List(r.l.o.Dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		base, suffix, ok := segment.ParseName(name)
+		switch {
+		case ok && suffix == segment.Suffix:
+			r.bases = append(r.bases, base)
+		case ok:
+			r.indexes = append(r.indexes, base)
+		case strings.HasSuffix(name, vfs.TempSuffix):
+			r.temps = append(r.temps, name)
+		}
+	}
+	return nil
+}
+
+// newest finds the segment that the log goes on in, and decides about those behind it.
+func (r *opening) newest() error {
+	floor, stop := uint64(0), uint64(0)
+	if r.l.o.CutTo != nil {
+		floor = *r.l.o.CutTo
+		stop = floor
+		for len(r.bases) > 0 && r.bases[len(r.bases)-1] >= floor {
+			r.dropNewest()
+		}
+		if g, ok := gapEndingAt(r.l.gaps, floor); ok {
+			floor, stop = g.FromSequence, 0
+		}
+	}
+	for len(r.bases) > 0 {
+		base := r.bases[len(r.bases)-1]
+		if err := r.scanNewest(base, stop); err != nil {
+			return err
+		}
+		if g, ok := r.gapBehind(); ok && stop == 0 {
+			r.tailGap = &g
+		}
+		r.verdict = recovery.Newest(r.scan, floor)
+		switch r.verdict.Action {
+		case recovery.Keep, recovery.Cut:
+			return nil
+		case recovery.Newer:
+			return fmt.Errorf("segment %s: %w", segment.Name(base), ErrNewerFormat)
+		case recovery.Refuse:
+			return r.corrupt(base, r.verdict)
+		}
+		r.release()
+		r.file = nil
+		r.dropNewest()
+		floor = max(floor, base) // that this file was there says that everything before it had been flushed
+		if g, ok := gapEndingAt(r.l.gaps, base); ok {
+			floor = g.FromSequence
+		}
+	}
+	return nil
+}
+
+func (r *opening) dropNewest() {
+	last := len(r.bases) - 1
+	r.drop = append(r.drop, r.bases[last])
+	r.bases = r.bases[:last]
+}
+
+func (r *opening) scanNewest(base, stop uint64) error {
+	f, size, err := r.openFile(base, r.l.o.FS.OpenFile)
+	if err != nil {
+		return err
+	}
+	r.file, r.size = f, size
+	if r.scan, err = segment.Read(f, size, segment.Options{Base: base, Stop: stop}); err != nil {
+		return fmt.Errorf("scan %s: %w", segment.Name(base), err)
+	}
+	return r.foreign(base, r.scan)
+}
+
+func (r *opening) openFile(base uint64, open func(string) (vfs.File, error)) (vfs.File, int64, error) {
+	f, err := open(r.l.path(segment.Name(base)))
+	if err != nil {
+		return nil, 0, err
+	}
+	size, err := f.Size()
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, size, nil
+}
+
+// foreign refuses a sound header of another segment: a file in the wrong place is not damage, and nobody's to cut.
+func (r *opening) foreign(base uint64, s segment.Scan) error {
+	h := s.Header
+	if s.HeaderErr == nil && (h.ID != r.l.o.ID || h.Shard != r.l.o.Shard || h.Base != base) {
+		return fmt.Errorf("segment %s is of log %s, shard %d, sequence %d: %w", segment.Name(base), h.ID, h.Shard, h.Base, ErrForeign)
+	}
+	return nil
+}
+
+func (r *opening) corrupt(base uint64, v recovery.Verdict) error {
+	return &CorruptError{File: r.l.path(segment.Name(base)), Pos: v.Position, Sequence: v.Sequence, Offset: v.Offset, Reason: v.Reason}
+}
+
+// gapBehind returns a gap behind the newest segment.
+func (r *opening) gapBehind() (Gap, bool) {
+	if n := len(r.l.gaps); n > 0 && r.l.gaps[n-1].FromSequence >= r.scan.Cursor.Sequence {
+		return r.l.gaps[n-1], true
+	}
+	return Gap{}, false
+}
+
+// older checks every segment before the newest against the one behind it.
+func (r *opening) older() error {
+	next, nextOffset := r.scan.Summary.Base, r.scan.Summary.BaseOffset
+	for i := len(r.bases) - 2; i >= 0; i-- {
+		if g, ok := gapEndingAt(r.l.gaps, next); ok {
+			next, nextOffset = g.FromSequence, g.FromOffset
+		}
+		s, err := r.sealedSegment(r.bases[i], next, nextOffset)
+		if err != nil {
+			return err
+		}
+		r.sealed = append(r.sealed, &seg{Summary: s})
+		next, nextOffset = s.Base, s.BaseOffset
+	}
+	slices.Reverse(r.sealed)
+	return nil
+}
+
+func (r *opening) sealedSegment(base, next, nextOffset uint64) (segment.Summary, error) {
+	f, size, err := r.openFile(base, r.l.o.FS.OpenRead)
+	if err != nil {
+		return segment.Summary{}, err
+	}
+	defer func() { _ = f.Close() }() // nothing is written through it
+	if s, last, err := r.l.loadSummary(base); err == nil {
+		if s.Size == size && s.Next == next && s.NextOffset == nextOffset && r.current(f, s, last) {
+			return s, nil
+		}
+	}
+	scan, err := segment.Read(f, size, segment.Options{Base: base})
+	if err != nil {
+		return segment.Summary{}, fmt.Errorf("scan %s: %w", segment.Name(base), err)
+	}
+	if err := r.foreign(base, scan); err != nil {
+		return segment.Summary{}, err
+	}
+	switch v := recovery.Sealed(scan, next, nextOffset); v.Action {
+	case recovery.Keep:
+	case recovery.Newer:
+		return segment.Summary{}, fmt.Errorf("segment %s: %w", segment.Name(base), ErrNewerFormat)
+	default:
+		return segment.Summary{}, r.corrupt(base, v)
+	}
+	r.rebuilt = append(r.rebuilt, &segment.Index{
+		ID: r.l.o.ID, Shard: r.l.o.Shard, Summary: scan.Summary, Entries: scan.Sparse.Sealed(),
+	})
+	return scan.Summary, nil
+}
+
+// current reports whether an index is that of the segment as it is now: the header of the file and the last batch that the
+// index names are there, and that batch ends the file. A batch of one sequence and generation has one history before it.
+func (r *opening) current(f vfs.File, s segment.Summary, last segment.Entry) bool {
+	w := segment.NewWindow(f, s.Size, 1)
+	b, err := w.Bytes(0, segment.HeaderSize)
+	if err != nil {
+		return false
+	}
+	h, err := segment.ParseHeader(b)
+	if err != nil || h.ID != r.l.o.ID || h.Shard != r.l.o.Shard || h.Base != s.Base {
+		return false
+	}
+	if last.Position < segment.HeaderSize || last.Position >= s.Size {
+		return false
+	}
+	head, n, err := w.Head(last.Position)
+	return err == nil && last.Position+int64(n) == s.Size && head.Sequence() == s.Next-1 && head.Generation() == s.Generation &&
+		head.NextOffset() == s.NextOffset && head.AppendTime() == s.LastTime
+}
+
+// act carries out the plan.
+func (r *opening) act() error {
+	l := r.l
+	for _, base := range r.drop {
+		name := l.path(segment.Name(base))
+		if err := l.removeSegment(base); err != nil {
+			return err
+		}
+		r.report.Dropped = append(r.report.Dropped, name)
+		l.log.Warn("segment is removed: it never came to hold anything that was flushed", "file", name)
+	}
+	if r.file == nil {
+		return nil
+	}
+	if err := r.cutTail(); err != nil {
+		return err
+	}
+	if err := r.rewrite(); err != nil {
+		return err
+	}
+	if err := l.makeDir(); err != nil { // whoever made it may have been killed before its name was flushed
+		return err
+	}
+	if err := l.o.FS.SyncDir(l.o.Dir); err != nil {
+		return err
+	}
+	r.install()
+	r.tidy()
+	return nil
+}
+
+func (r *opening) cutTail() error {
+	end := r.scan.Summary.Size
+	if end == r.size {
+		return nil
+	}
+	if err := r.file.Truncate(end); err != nil {
+		return fmt.Errorf("cut tail: %w", err)
+	}
+	if r.verdict.Action != recovery.Cut {
+		return nil
+	}
+	c := &Cut{
+		File: r.l.path(segment.Name(r.scan.Summary.Base)), Pos: end, Bytes: r.size - end,
+		Sequence: r.verdict.Sequence, Offset: r.verdict.Offset, Reason: r.verdict.Reason,
+	}
+	r.report.Tail = c
+	r.l.log.Warn("torn tail is cut", "file", c.File, "position", c.Pos, "bytes", c.Bytes, "sequence", c.Sequence, "reason", c.Reason)
+	return nil
+}
+
+// rewrite writes again, in place and byte for byte, what lies behind the last provable flush, and flushes it. After a
+// flush that failed the kernel calls the pages clean: reading shows them, a flush alone would pass them by, and they would
+// be gone after a power cut although this open counted them.
+func (r *opening) rewrite() error {
+	end := r.scan.Summary.Size
+	from, ok := segment.BySequence(r.scan.Sparse.Entries, r.verdict.Proven)
+	if !ok {
+		from = segment.Entry{Sequence: r.scan.Summary.Base, Position: segment.HeaderSize}
+	}
+	w := segment.NewWindow(r.file, end, replayChunk)
+	pos := from.Position
+	for seq := from.Sequence; seq < r.verdict.Proven && pos < end; seq++ {
+		_, n, err := w.Head(pos)
+		if err != nil {
+			return fmt.Errorf("rewrite tail: %w", err)
+		}
+		pos += int64(n)
+	}
+	if r.verdict.Proven <= r.scan.Summary.Base {
+		pos = 0 // not even the checkpoint is proven, nor the header before it
+	}
+	for pos < end {
+		b, err := w.Bytes(pos, replayChunk)
+		if err != nil {
+			return fmt.Errorf("rewrite tail: %w", err)
+		}
+		if pos, err = writeAt(r.file, b, pos); err != nil {
+			return fmt.Errorf("rewrite tail: %w", err)
+		}
+		r.report.Rewritten += int64(len(b))
+	}
+	if err := r.file.Sync(); err != nil {
+		return fmt.Errorf("flush tail: %w", err)
+	}
+	return nil
+}
+
+// install makes the log of what was found. All of it is flushed now.
+func (r *opening) install() {
+	l := r.l
+	active := &seg{linked: true}
+	l.segs = append(r.sealed, active)
+	l.adopt(active, r.scan, newHandle(r.file))
+	r.goOnBehindGap()
+}
+
+func (r *opening) goOnBehindGap() {
+	c := &r.l.cursor
+	if g := r.tailGap; g != nil {
+		c.Sequence, c.Offset = g.ToSequence, g.ToOffset
+		c.Generation, c.AppendTime = max(c.Generation, g.Generation), max(c.AppendTime, g.AppendTime)
+	}
+	r.l.flushed, r.l.flushedOffset = c.Sequence, c.Offset
+}
+
+// tidy keeps the derived files in order. Nothing depends on it, so nothing here fails an open.
+func (r *opening) tidy() {
+	l := r.l
+	for _, x := range r.rebuilt {
+		l.writeIndex(x)
+		r.report.Rebuilt = append(r.report.Rebuilt, l.path(segment.IndexName(x.Summary.Base)))
+	}
+	var stray []string
+	for _, base := range r.indexes {
+		// The newest segment has none; one that an earlier sealing left is stale as soon as the segment goes on.
+		if !slices.ContainsFunc(r.sealed, func(s *seg) bool { return s.Base == base }) {
+			stray = append(stray, segment.IndexName(base))
+		}
+	}
+	for _, name := range append(stray, r.temps...) {
+		if err := removeFile(l.o.FS, l.path(name)); err != nil {
+			l.log.Warn("stray file is not removed", "file", name, "error", err)
+		}
+	}
+}
