@@ -4,7 +4,10 @@ go 1.26.0
 
 require margay.dev/wire v0.0.0
 
-require go.etcd.io/bbolt v1.5.0
+require (
+	go.etcd.io/bbolt v1.5.0
+	go.uber.org/goleak v1.3.0
+)
 
 require (
 	github.com/golang-jwt/jwt/v5 v5.3.1 // indirect
