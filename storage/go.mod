@@ -2,7 +2,10 @@ module margay.dev/storage
 
 go 1.26.0
 
-require margay.dev/wire v0.0.0
+require (
+	margay.dev/wire v0.0.0
+	pgregory.net/rapid v1.3.0
+)
 
 require github.com/klauspost/compress v1.20.4 // indirect
 

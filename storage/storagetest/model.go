@@ -78,6 +78,9 @@ func (m *Model) Truncate(length uint64) {
 		m.Bases = m.Bases[:len(m.Bases)-1]
 	}
 	m.Flushed = min(m.Flushed, length)
+	if base, open := m.OpenCheckpoint(); open {
+		m.Flushed = min(m.Flushed, base)
+	}
 }
 
 // DropBefore removes whole segments below a sequence, and returns how many.
