@@ -98,6 +98,9 @@ func New(cfg Config) (*Broker, error) {
 // Ready is closed once every shard that can be opened is open.
 func (b *Broker) Ready() <-chan struct{} { return b.ready }
 
+// Verify checks a token with the keys of the newest catalog that the broker has seen.
+func (b *Broker) Verify(tok string) (*token.Claims, error) { return b.keys.Verify(tok) }
+
 // Report returns the health of the broker's shards.
 func (b *Broker) Report() host.Report { return b.host.Report() }
 

@@ -34,6 +34,8 @@ type ControlPlane interface {
 	Watch(ctx context.Context, after uint64) (control.Snapshot, error)
 	// Lead takes a fresh generation for each shard, durable before it returns.
 	Lead(ctx context.Context, node string, refs []control.ShardRef) ([]control.Assignment, error)
+	// Forget says that the data of deleted logs is gone from this broker.
+	Forget(ctx context.Context, ids ...batch.LogID) error
 }
 
 // Config is what a host is told. Zero fields take defaults.
@@ -251,9 +253,7 @@ func (h *Host) apply(ctx context.Context) error {
 		h.closeShard(s, why)
 	}
 	h.swap() // nobody is led to a shard that is closed
-	for _, id := range gone {
-		h.remove(id)
-	}
+	h.remove(ctx, gone)
 	if err := h.open(ctx, want); err != nil {
 		return err
 	}
@@ -421,15 +421,26 @@ func (h *Host) closeAll() {
 	}
 }
 
-// remove deletes what is on disk of a log that the catalog calls deleted (S11: never on inference).
-func (h *Host) remove(id batch.LogID) {
-	if err := h.cfg.Dir.RemoveLog(id); err != nil {
-		h.log.Error("remove the data of a deleted log", "log", id, "error", err)
-	}
-	for ref := range h.damaged {
-		if ref.Log == id {
-			delete(h.damaged, ref)
+// remove deletes what is on disk of the logs that the catalog calls deleted (S11: never on inference).
+func (h *Host) remove(ctx context.Context, ids []batch.LogID) {
+	var removed []batch.LogID
+	for _, id := range ids {
+		if err := h.cfg.Dir.RemoveLog(id); err != nil {
+			h.log.Error("remove the data of a deleted log", "log", id, "error", err)
+			continue
 		}
+		removed = append(removed, id)
+		for ref := range h.damaged {
+			if ref.Log == id {
+				delete(h.damaged, ref)
+			}
+		}
+	}
+	if len(removed) == 0 {
+		return
+	}
+	if err := h.cfg.ControlPlane.Forget(ctx, removed...); err != nil && ctx.Err() == nil {
+		h.log.Warn("the catalog was not told that deleted logs are gone; it will be", "error", err)
 	}
 }
 

@@ -91,6 +91,8 @@ func (p *plane) Lead(_ context.Context, node string, refs []control.ShardRef) ([
 	return out, nil
 }
 
+func (p *plane) Forget(context.Context, ...batch.LogID) error { return nil }
+
 // rig is a host over a file system.
 type rig struct {
 	t        *testing.T

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"margay.dev/wire/code"
+	"margay.dev/wire/session"
+	"margay.dev/wire/token"
+)
+
+// health is what the probes answer from.
+type health struct{ ready atomic.Bool }
+
+// check is one named condition of readiness.
+type check struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Reason string `json:"reason,omitempty"`
+}
+
+func (n *node) checks() []check {
+	r := n.broker.Report()
+	out := []check{{Name: "shards_open", OK: n.health.ready.Load() && r.Ready}}
+	if !out[0].OK {
+		out[0].Reason = "shards are being opened, or the node is shutting down"
+	}
+	disk := check{Name: "disk_space", OK: !r.DiskFull}
+	if r.DiskFull {
+		disk.Reason = "the disk is full: records are refused, reads go on"
+	}
+	damage := check{Name: "shards_sound", OK: len(r.Quarantined) == 0}
+	for ref, why := range r.Quarantined {
+		damage.Reason = fmt.Sprintf("%d shards are damaged, log %s shard %d among them: %s", len(r.Quarantined), ref.Log, ref.Shard, why)
+		break
+	}
+	return append(out, disk, damage)
+}
+
+// routes are what the node serves over HTTP: probes and metrics here, everything else is the control
+// plane's.
+func (n *node) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", n.readyz)
+	mux.Handle("GET /metrics", n.authenticated(promhttp.HandlerFor(n.registry, promhttp.HandlerOpts{})))
+	mux.Handle("/", n.control.Handler())
+	return mux
+}
+
+// nodeResource is what belongs to the node and to no tenant: no name begins with an underscore, so only a
+// grant on everything covers it.
+const nodeResource = "_node/_node/metrics"
+
+// authenticated lets through who shows a token with the grant to manage.
+func (n *node) authenticated(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tok, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if ok {
+			if claims, err := n.broker.Verify(tok); err == nil && claims.Allows(token.Manage, nodeResource) {
+				next.ServeHTTP(w, r)
+				return
+			}
+		}
+		w.Header().Set("WWW-Authenticate", `Bearer realm="margay"`)
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusUnauthorized)
+		_ = json.NewEncoder(w).Encode(map[string]any{ // the caller has gone
+			"title": "Unauthorized", "status": http.StatusUnauthorized, "code": code.Unauthenticated.Error(), "detail": code.Unauthenticated.Remedy(),
+		})
+	})
+}
+
+func (n *node) readyz(w http.ResponseWriter, _ *http.Request) {
+	checks := n.checks()
+	status := http.StatusOK
+	for _, c := range checks {
+		if !c.OK {
+			status = http.StatusServiceUnavailable
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"ready": status == http.StatusOK, "checks": checks}) // the prober has gone
+}
+
+func newRegistry(version string) *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "margay_build_info", Help: "1, labelled with the version.", ConstLabels: prometheus.Labels{"version": version}})
+	info.Set(1)
+	r.MustRegister(info)
+	return r
+}
+
+func registerTransport(r *prometheus.Registry, s *session.Stats) {
+	gauge := func(name, help string, v func() int64) {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(v()) }))
+	}
+	counter := func(name, help string, v func() uint64) {
+		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(v()) }))
+	}
+	gauge("margay_transport_connections", "Transport connections open.", s.OpenConns.Load)
+	gauge("margay_transport_lanes", "Lanes open.", s.OpenLanes.Load)
+	counter("margay_transport_in_bytes_total", "Frame bytes received.", s.BytesIn.Load)
+	counter("margay_transport_out_bytes_total", "Frame bytes sent.", s.BytesOut.Load)
+	counter("margay_transport_refused_total", "Connections refused over a limit.", s.RefusedConns.Load)
+}
