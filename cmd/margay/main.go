@@ -30,10 +30,14 @@ func run() int {
 	// a second one ends a process whose orderly end hangs.
 	context.AfterFunc(ctx, stop)
 
+	executable, err := os.Executable()
+	if err != nil {
+		executable = "" // only hints and the demo need it, and the demo says so
+	}
 	return cli.Main(ctx, cli.Process{
 		Args:    os.Args[1:],
 		Getenv:  os.Getenv,
-		Version: version,
+		Version: version, Executable: executable,
 		Streams: output.Streams{
 			In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
 			InTerminal:  term.IsTerminal(int(os.Stdin.Fd())),

@@ -60,6 +60,7 @@ func (a *app) readEnvironment(cmd *cobra.Command) error {
 		if err := f.Value.Set(value); err != nil {
 			bad = exit.Misuse("%s=%q: %w", names[0], value, err)
 		}
+		f.Changed = true // said by the user, only elsewhere
 	})
 	return bad
 }

@@ -23,7 +23,9 @@ type Process struct {
 	Args    []string // without the program's name
 	Getenv  func(string) string
 	Version string // empty: a build of nobody's release
-	Streams output.Streams
+	// Executable is the path of this binary, for the demo's child and for what is printed to be pasted.
+	Executable string
+	Streams    output.Streams
 }
 
 // app is one run of the command line.
@@ -115,6 +117,12 @@ MARGAY_CA, MARGAY_TIMEOUT), and the environment above the context.`,
 	}
 	a.addGlobals(root)
 	root.AddCommand(
+		a.demoCommand(),
+		a.serveCommand(),
+		a.streamCommand(),
+		a.pubCommand(),
+		a.subCommand(),
+		a.contextCommand(),
 		a.versionCommand(),
 	)
 	return root

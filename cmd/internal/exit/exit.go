@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"strings"
 
 	"margay.dev/wire/code"
 )
@@ -42,6 +43,8 @@ type Failure struct {
 	Code int    // 0: from Err
 	Data string // what it means for the data
 	Do   string // what to do
+	// Details go into a report that is an object, for a program to act on.
+	Details any
 }
 
 func (f *Failure) Error() string { return f.Err.Error() }
@@ -89,16 +92,18 @@ type Report struct {
 	What  string `json:"error"`
 	Data  string `json:"data,omitempty"`
 	Do    string `json:"do,omitempty"`
+
+	Details any `json:"details,omitempty"`
 }
 
 // Describe makes the report of err for a command with the given effect.
 func Describe(err error, effect Effect) Report {
-	r := Report{Exit: CodeOf(err, effect), What: err.Error()}
+	r := Report{Exit: CodeOf(err, effect), What: what(err)}
 	c, class := classify(err)
 	r.Code, r.Class = c.Error(), class.String()
 	var f *Failure
 	if errors.As(err, &f) {
-		r.Data, r.Do = f.Data, f.Do
+		r.Data, r.Do, r.Details = f.Data, f.Do, f.Details
 	}
 	if r.Exit == Usage {
 		r.Code, r.Class = "usage", code.ClassFatal.String()
@@ -110,6 +115,15 @@ func Describe(err error, effect Effect) Report {
 		r.Do = c.Remedy()
 	}
 	return r
+}
+
+// what is the error's text without the remedy that a coded error carries: a report has a place for it.
+func what(err error) string {
+	var known *code.Error
+	if !errors.As(err, &known) || known.Message == "" {
+		return err.Error()
+	}
+	return strings.Replace(err.Error(), known.Error(), known.Code.Error()+": "+known.Message, 1)
 }
 
 // CodeOf is the one place where an error becomes an exit code.

@@ -86,6 +86,10 @@ func TestDescribe(t *testing.T) {
 	if own.Exit != exit.NotThere || own.Data != "d" || own.Do != "do" || own.Code != "not_found" {
 		t.Errorf("a failure's own words are lost: %+v", own)
 	}
+	wrapped := exit.Describe(fmt.Errorf("line 3: %w", code.New(code.TooLarge, "9 bytes")), exit.Writes)
+	if wrapped.What != "line 3: too_large: 9 bytes" || wrapped.Do != code.TooLarge.Remedy() {
+		t.Errorf("a remedy belongs in its own place: %+v", wrapped)
+	}
 	misuse := exit.Describe(exit.Misuse("no such flag"), exit.Writes)
 	if misuse.Code != "usage" || misuse.Data != "nothing was tried" {
 		t.Errorf("misuse is reported as %+v", misuse)

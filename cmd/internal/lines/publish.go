@@ -163,7 +163,7 @@ func (r *run[A]) send(ctx, patient context.Context, lines <-chan input) error {
 		var more bool
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return ctx.Err()
 		case <-r.failed:
 			return nil
 		case line, more = <-lines:

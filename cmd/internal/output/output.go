@@ -106,7 +106,7 @@ func (p *Printer) Line(format string, args ...any) error {
 func (p *Printer) Table(heading []string, rows [][]string) error {
 	return p.out.With(func(w io.Writer) error {
 		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		if p.streams.OutTerminal {
+		if p.streams.OutTerminal && heading != nil {
 			writeRow(tw, heading)
 		}
 		for _, row := range rows {

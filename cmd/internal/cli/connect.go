@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"margay.dev/client"
+	"margay.dev/cmd/internal/exit"
+)
+
+// connect opens the data plane within the timeout. The caller closes the client.
+func (a *app) connect(ctx context.Context, t *target, options ...client.Option) (*client.Client, error) {
+	if len(t.Addresses) == 0 {
+		return nil, &exit.Failure{
+			Err: errors.New("the context names no broker, and this command needs one"), Code: exit.Usage,
+			Do: "add it to --address, as in margay://HOST:7420,http://HOST:7421",
+		}
+	}
+	address := scheme + strings.Join(t.Addresses, ",")
+	options = append([]client.Option{client.WithContext(t.Context)}, options...)
+	if t.token != "" {
+		options = append(options, client.WithToken(t.token))
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.global.timeout)
+	defer cancel()
+	c, err := client.Connect(ctx, address, options...)
+	if err != nil {
+		return nil, exit.NoAnswer(err, address)
+	}
+	return c, nil
+}

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"margay.dev/client"
+	"margay.dev/cmd/internal/arg"
+	"margay.dev/cmd/internal/exit"
+	"margay.dev/cmd/internal/lines"
+	"margay.dev/cmd/internal/output"
+	"margay.dev/wire/batch"
+	"margay.dev/wire/code"
+	"margay.dev/wire/control"
+)
+
+const (
+	// linesInFlight bounds the lines without an answer. Their bytes are bounded by the client's buffer.
+	linesInFlight = 64 << 10
+	// answerGrace is how long an interrupted `pub --lines` waits for answers that are on their way.
+	answerGrace = 5 * time.Second
+)
+
+type pubFlags struct {
+	key     string
+	headers []string
+	lines   bool
+	keyFrom string
+	ack     string
+	delay   control.Duration
+	ttl     control.Duration
+}
+
+func (a *app) pubCommand() *cobra.Command {
+	var f pubFlags
+	cmd := &cobra.Command{
+		Use:   "pub STREAM [VALUE]",
+		Short: "Publish a record, or a record for each line of standard input",
+		Long: `Publish VALUE, or standard input as one value, or with --lines one record for each line.
+
+Lines end at \n only; an empty line is an empty value. A line that fails stops the command with a
+non-zero exit, and it says which lines are certainly in, certainly not in, and unknown. With --output
+json each acknowledged record is one object, with the number of its line.`,
+		Example: `  margay pub orders '{"id":42}' --key 42
+  margay pub orders --lines --key-from json:/id < orders.jsonl`,
+		Args:              cobra.RangeArgs(1, 2),
+		Annotations:       writes(),
+		ValidArgsFunction: a.completeStreams,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.pub(cmd, args, &f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.key, "key", "", "key of the record; decides the shard, and records of one key keep their order")
+	flags.StringArrayVar(&f.headers, "header", nil, "header of the record as NAME=VALUE; may be repeated")
+	flags.BoolVar(&f.lines, "lines", false, "publish each line of standard input")
+	flags.StringVar(&f.keyFrom, "key-from", "", "take each key from its value: re:REGEXP (first group or whole match) or json:/POINTER")
+	flags.StringVar(&f.ack, "ack", "", "what an ack waits for: none, leader or quorum (the stream's rule when not given)")
+	flags.TextVar(&f.delay, "delay", control.Duration(0), "hold the record back from consumer groups this long")
+	flags.TextVar(&f.ttl, "ttl", control.Duration(0), "the record's life; none when 0s")
+	complete(cmd, "ack", "none", "leader", "quorum")
+	return cmd
+}
+
+// recipe makes a record of a value, by the flags.
+type recipe struct {
+	key     []byte
+	keyFrom arg.KeyFunc
+	headers []client.Header
+	delay   time.Duration
+	ttl     time.Duration
+}
+
+func (f *pubFlags) recipe(keyGiven bool) (*recipe, error) {
+	r := &recipe{delay: time.Duration(f.delay), ttl: time.Duration(f.ttl)}
+	if keyGiven {
+		if f.keyFrom != "" {
+			return nil, exit.Misuse("--key and --key-from: give one of them")
+		}
+		r.key = []byte(f.key) // --key "" is an empty key, which is not "no key"
+	}
+	if f.keyFrom != "" {
+		var err error
+		if r.keyFrom, err = arg.ParseKeyFrom(f.keyFrom); err != nil {
+			return nil, exit.Misuse("--key-from: %w", err)
+		}
+	}
+	for _, h := range f.headers {
+		name, value, err := arg.Header(h)
+		if err != nil {
+			return nil, exit.Misuse("--header: %w", err)
+		}
+		r.headers = append(r.headers, client.Header{Key: name, Value: []byte(value)})
+	}
+	if r.ttl > 0 && r.ttl <= r.delay {
+		return nil, exit.Misuse("--ttl %v ends before --delay %v is over: nobody would ever get the record", f.ttl, f.delay)
+	}
+	return r, nil
+}
+
+func (r *recipe) record(value []byte) (client.Record, error) {
+	rec := client.Record{Key: r.key, Value: value, Headers: r.headers, Delay: r.delay, TTL: r.ttl}
+	if r.keyFrom == nil {
+		return rec, nil
+	}
+	key, err := r.keyFrom(value)
+	if err != nil {
+		return rec, code.New(code.BadRequest, "--key-from %w", err)
+	}
+	rec.Key = key
+	return rec, nil
+}
+
+func (a *app) pub(cmd *cobra.Command, args []string, f *pubFlags) error {
+	recipe, err := f.recipe(cmd.Flags().Changed("key"))
+	if err != nil {
+		return err
+	}
+	ack, err := ackLevel(f.ack)
+	if err != nil {
+		return err
+	}
+	if f.lines && len(args) == 2 {
+		return exit.Misuse("VALUE and --lines: give one of them")
+	}
+	if len(args) == 1 && !f.lines && a.Streams.InTerminal {
+		return exit.Misuse("no value: give VALUE, pipe one in, or use --lines")
+	}
+	t, err := a.target()
+	if err != nil {
+		return err
+	}
+	tenant, namespace, name, err := t.fullName(args[0])
+	if err != nil {
+		return err
+	}
+	options := []client.Option{client.WithAck(ack)}
+	if !f.lines || cmd.Flags().Changed("timeout") {
+		// A person waits for one record; a pipeline is better off riding out a restart.
+		options = append(options, client.WithDeliveryTimeout(min(a.global.timeout, client.MaxDeliveryTimeout)))
+	}
+	c, err := a.connect(cmd.Context(), t, options...)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	p := c.Publisher(control.FullName(tenant, namespace, name))
+	if f.lines {
+		return a.pubLines(cmd.Context(), p, recipe)
+	}
+	value, err := a.oneValue(args)
+	if err != nil {
+		return err
+	}
+	return a.pubOne(cmd.Context(), p, recipe, value, name)
+}
+
+func ackLevel(s string) (client.AckLevel, error) {
+	switch s {
+	case "":
+		return client.AckDefault, nil
+	case control.AckNone:
+		return client.AckNone, nil
+	case control.AckLeader:
+		return client.AckLeader, nil
+	case control.AckQuorum:
+		return client.AckQuorum, nil
+	}
+	return 0, exit.Misuse("--ack %q: want none, leader or quorum", s)
+}
+
+// oneValue is VALUE, or standard input as it is: no newline is taken away.
+func (a *app) oneValue(args []string) ([]byte, error) {
+	if len(args) == 2 {
+		return []byte(args[1]), nil
+	}
+	value, err := io.ReadAll(io.LimitReader(a.Streams.In, batch.MaxRecord+1))
+	if err != nil {
+		return nil, fmt.Errorf("read standard input: %w", err)
+	}
+	if len(value) > batch.MaxRecord {
+		return nil, code.New(code.TooLarge, "standard input: more than %d bytes for one record", batch.MaxRecord)
+	}
+	return value, nil
+}
+
+func (a *app) pubOne(ctx context.Context, p *client.Publisher, r *recipe, value []byte, name string) error {
+	rec, err := r.record(value)
+	if err != nil {
+		return err
+	}
+	ack, err := p.Publish(ctx, rec)
+	if err != nil {
+		return err
+	}
+	if a.Format() == output.Text {
+		return a.Line("%s shard %d offset %d%s", a.Bold(name), ack.Shard, ack.Offset, a.Dim(reachedByAck(ack)))
+	}
+	return a.printAck(0, ack)
+}
+
+// reachedByAck says in words how safe the record is.
+func reachedByAck(ack client.Ack) string {
+	s := fmt.Sprintf(" (generation %d, on %d node", ack.Generation, ack.Replicas)
+	if ack.Replicas != 1 {
+		s += "s"
+	}
+	if ack.Flushed {
+		return s + ", flushed)"
+	}
+	return s + ", not flushed yet)"
+}
+
+// ackView is an acknowledged record in JSON.
+type ackView struct {
+	Line       uint64    `json:"line,omitempty"`
+	Shard      uint32    `json:"shard"`
+	Offset     uint64    `json:"offset"`
+	Generation uint64    `json:"generation"`
+	AppendTime time.Time `json:"append_time,omitzero"`
+	Replicas   int       `json:"replicas"`
+	Flushed    bool      `json:"flushed"`
+	Committed  bool      `json:"committed"`
+	Duplicate  bool      `json:"duplicate,omitempty"`
+}
+
+func (a *app) printAck(line uint64, ack client.Ack) error {
+	switch a.Format() {
+	case output.JSON:
+		return a.JSON(ackView{
+			Line: line, Shard: ack.Shard, Offset: ack.Offset, Generation: ack.Generation,
+			AppendTime: utc(ack.AppendTime), Replicas: ack.Replicas,
+			Flushed: ack.Flushed, Committed: ack.Committed, Duplicate: ack.Duplicate,
+		})
+	case output.Raw:
+		return a.Line("%d", ack.Offset)
+	}
+	return nil // a million lines of text would say nothing to anybody
+}
+
+// utc leaves a time that is not there alone.
+func utc(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.UTC()
+}
+
+func (a *app) pubLines(ctx context.Context, p *client.Publisher, r *recipe) error {
+	var acked atomic.Uint64
+	began := time.Now()
+	stop := a.Progress(func() string {
+		return fmt.Sprintf("%d records acknowledged, %v", acked.Load(), time.Since(began).Round(time.Second))
+	})
+	defer stop()
+	_, err := lines.Publish(ctx, a.Streams.In, &acked, lines.Config[client.Ack]{
+		Send: func(ctx context.Context, line []byte) (func(context.Context) (client.Ack, error), error) {
+			rec, err := r.record(line)
+			if err != nil {
+				return nil, err
+			}
+			return p.PublishAsync(ctx, rec).Wait, nil
+		},
+		Acked:   a.printAck,
+		MaxLine: batch.MaxRecord, Window: linesInFlight, Grace: answerGrace,
+	})
+	stop()
+	if err != nil {
+		return linesFailure(err)
+	}
+	a.Note("%d records are in, in %v", acked.Load(), time.Since(began).Round(time.Millisecond))
+	return nil
+}
+
+// linesFailure says which lines are in: without that a script can only start over and store them twice.
+func linesFailure(err error) error {
+	stopped, ok := errors.AsType[*lines.Error](err)
+	if !ok {
+		return err
+	}
+	f := &exit.Failure{Err: err, Data: stopped.Fates.Meaning()}
+	f.Details = struct {
+		Line uint64 `json:"line,omitempty"`
+		lines.Fates
+	}{stopped.Line, stopped.Fates}
+	if errors.Is(err, context.Canceled) && stopped.Line == 0 {
+		f.Err, f.Code = errors.New("stopped before the end of the input"), exit.Unknown
+		f.Do = "send the lines after these to go on"
+	}
+	if len(stopped.Fates.Unknown) > 0 {
+		f.Do = "look for the unknown lines with `margay sub STREAM --from earliest --end` before you send them again"
+	}
+	return f
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"margay.dev/cmd/internal/exit"
+	"margay.dev/wire/control"
+)
+
+// streamFlags are the settings of a stream as flags. Which of them are given decides what is sent: what
+// is not named keeps the server's default, or what it is. All other rules are the server's, which says
+// everything that is wrong at once.
+type streamFlags struct {
+	shards, replicas                  int
+	ack, minAck, fsync, storage       string
+	fsyncInterval, maxAge, segmentAge control.Duration
+	maxBytes, segmentBytes            byteSize
+}
+
+func (f *streamFlags) define(cmd *cobra.Command, create bool) {
+	flags := cmd.Flags()
+	if create {
+		flags.IntVar(&f.shards, "shards", 1, "in how many parts the stream is kept; cannot change later")
+		flags.StringVar(&f.storage, "storage", control.StorageDisk, "disk, or memory (gone with the process)")
+		complete(cmd, "storage", control.StorageDisk, control.StorageMemory)
+	}
+	flags.IntVar(&f.replicas, "replicas", 1, "copies of each shard; one node holds one")
+	flags.StringVar(&f.ack, "ack", control.AckQuorum, "when a record is committed: leader or quorum")
+	flags.StringVar(&f.minAck, "min-ack", control.AckNone, "the least a publish may ask for: none, leader or quorum")
+	flags.StringVar(&f.fsync, "fsync", control.FsyncAlways, "when records are flushed to the disk: always (before the ack), interval or never")
+	flags.TextVar(&f.fsyncInterval, "fsync-interval", control.Duration(control.DefaultFsyncInterval), "with --fsync interval: how often")
+	flags.TextVar(&f.maxAge, "max-age", control.Duration(0), "remove records older than this, such as 7d; 0s is no limit")
+	flags.Var(&f.maxBytes, "max-bytes", "keep at most this much per shard, such as 10GiB; 0 is no limit")
+	flags.Var(&f.segmentBytes, "segment-bytes", "size at which a segment file is closed; 0 is the default")
+	flags.TextVar(&f.segmentAge, "segment-age", control.Duration(0), "age at which a segment file is closed; 0s is the default")
+	complete(cmd, "ack", control.AckLeader, control.AckQuorum)
+	complete(cmd, "min-ack", control.AckNone, control.AckLeader, control.AckQuorum)
+	complete(cmd, "fsync", control.FsyncAlways, control.FsyncInterval, control.FsyncNever)
+}
+
+// check refuses here what no server of this release can do, so that the remedy fits the flag.
+func (f *streamFlags) check(flags *pflag.FlagSet, done string) error {
+	if !flags.Changed("replicas") || f.replicas <= 1 {
+		return nil
+	}
+	return &exit.Failure{
+		Err:  fmt.Errorf("--replicas %d: one node holds one copy, and this release runs on one node", f.replicas),
+		Code: exit.Refused,
+		Data: "nothing was " + done,
+		Do:   "use --replicas 1",
+	}
+}
+
+var streamSettings = []string{
+	"shards", "replicas", "ack", "min-ack", "fsync", "fsync-interval", "storage",
+	"max-age", "max-bytes", "segment-bytes", "segment-age",
+}
+
+func (f *streamFlags) any(flags *pflag.FlagSet) bool {
+	for _, name := range streamSettings {
+		if flags.Changed(name) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *streamFlags) spec(flags *pflag.FlagSet, name string) control.StreamSpec {
+	return control.StreamSpec{
+		Name:   name,
+		Shards: given(flags, "shards", f.shards), Replicas: given(flags, "replicas", f.replicas),
+		Ack: given(flags, "ack", f.ack), MinAck: given(flags, "min-ack", f.minAck),
+		Fsync: given(flags, "fsync", f.fsync), FsyncInterval: given(flags, "fsync-interval", f.fsyncInterval),
+		Storage: given(flags, "storage", f.storage),
+		MaxAge:  given(flags, "max-age", f.maxAge), MaxBytes: given(flags, "max-bytes", int64(f.maxBytes)),
+		SegmentBytes: given(flags, "segment-bytes", int64(f.segmentBytes)), SegmentAge: given(flags, "segment-age", f.segmentAge),
+	}
+}
+
+func (f *streamFlags) patch(flags *pflag.FlagSet) control.StreamPatch {
+	return control.StreamPatch{
+		Replicas: given(flags, "replicas", f.replicas),
+		Ack:      given(flags, "ack", f.ack), MinAck: given(flags, "min-ack", f.minAck),
+		Fsync: given(flags, "fsync", f.fsync), FsyncInterval: given(flags, "fsync-interval", f.fsyncInterval),
+		MaxAge: given(flags, "max-age", f.maxAge), MaxBytes: given(flags, "max-bytes", int64(f.maxBytes)),
+		SegmentBytes: given(flags, "segment-bytes", int64(f.segmentBytes)), SegmentAge: given(flags, "segment-age", f.segmentAge),
+	}
+}
+
+func given[T any](flags *pflag.FlagSet, name string, value T) *T {
+	if !flags.Changed(name) {
+		return nil
+	}
+	return &value
+}
+
+// byteSize is a size as a flag.
+type byteSize int64
+
+func (b *byteSize) String() string { return control.FormatBytes(int64(*b)) }
+func (b *byteSize) Type() string   { return "size" }
+func (b *byteSize) Set(s string) error {
+	n, err := control.ParseBytes(s)
+	if err != nil {
+		return err
+	}
+	*b = byteSize(n)
+	return nil
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package demo
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	readyWithin = 10 * time.Second
+	stopWithin  = 4 * time.Second // a second more than a node takes at most
+)
+
+// place is where the demo's node lives: everything of it below one temporary directory.
+type place struct{ dir string }
+
+func (p place) data() string    { return filepath.Join(p.dir, "data") }
+func (p place) context() string { return filepath.Join(p.data(), "context.yaml") }
+func (p place) log() string     { return filepath.Join(p.dir, "node.log") }
+
+// environment keeps the node away from the user's own configuration and data: a demo that replaced a
+// user's current context would send his next command to a node that is gone.
+func (p place) environment() []string {
+	var env []string
+	for _, kv := range os.Environ() {
+		if !strings.HasPrefix(kv, "MARGAY_") && !strings.HasPrefix(kv, "XDG_") {
+			env = append(env, kv)
+		}
+	}
+	return append(env, "XDG_CONFIG_HOME="+filepath.Join(p.dir, "config"), "XDG_DATA_HOME="+filepath.Join(p.dir, "share"))
+}
+
+// serving is what `margay serve --output json` prints when it is ready.
+type serving struct {
+	Address string `json:"address"`
+	HTTP    string `json:"http"`
+	PID     int    `json:"pid"`
+}
+
+// child is the node as a process of its own, so that it can be killed the way a machine kills it.
+type child struct {
+	serving
+
+	process *os.Process
+	exited  chan struct{} // closed once it was waited for
+}
+
+// startChild starts a node and returns once it is ready.
+func startChild(ctx context.Context, executable string, p place, listen, http string) (*child, error) {
+	logFile, err := os.OpenFile(p.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("start node: %w", err)
+	}
+	defer logFile.Close()
+	cmd := exec.CommandContext(ctx, executable, "serve", "--output", "json", "--data", p.data(), "--listen", listen, "--http", http)
+	cmd.Env, cmd.Stderr, cmd.SysProcAttr = p.environment(), logFile, attributes()
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = stopWithin
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start node: %w", err)
+	}
+	c := &child{exited: make(chan struct{})}
+	started := make(chan error, 1)
+	said := make(chan serving, 1)
+	go func() {
+		// The kernel ties the order to kill the child with its parent to the thread that started it, so
+		// that thread must live as long as the child.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer close(c.exited)
+		if err := cmd.Start(); err != nil {
+			started <- err
+			return
+		}
+		c.process = cmd.Process
+		started <- nil
+		listenTo(stdout, said)
+		_ = cmd.Wait() // how it ended is in its log, and it is mostly killed
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start node %s: %w", executable, err)
+	}
+	late := time.NewTimer(readyWithin)
+	defer late.Stop()
+	select {
+	case c.serving = <-said:
+		return c, nil
+	case <-c.exited:
+		err = errors.New("it ended at once")
+	case <-late.C:
+		err = fmt.Errorf("it was not ready within %v", readyWithin)
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	c.stop()
+	return nil, fmt.Errorf("start node: %w%s", err, p.lastWords())
+}
+
+// listenTo reads what the node prints until it ends.
+func listenTo(stdout io.Reader, said chan<- serving) {
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() {
+		var s serving
+		if json.Unmarshal(lines.Bytes(), &s) == nil && s.Address != "" {
+			select {
+			case said <- s:
+			default: // it says so once
+			}
+		}
+	}
+}
+
+// lastWords is the end of the node's log, for the report of a demo that failed.
+func (p place) lastWords() string {
+	b, err := os.ReadFile(p.log())
+	if err != nil || len(b) == 0 {
+		return ""
+	}
+	return "; its log ends with:\n" + string(b[max(0, len(b)-2000):])
+}
+
+// kill ends the node the hardest way there is and waits until it is gone.
+func (c *child) kill() error {
+	err := c.process.Kill()
+	<-c.exited
+	if err != nil {
+		return fmt.Errorf("kill node: %w", err)
+	}
+	return nil
+}
+
+// stop ends the node in order, and by force when that takes too long.
+func (c *child) stop() {
+	if c.process.Signal(syscall.SIGTERM) == nil {
+		late := time.NewTimer(stopWithin)
+		defer late.Stop()
+		select {
+		case <-c.exited:
+			return
+		case <-late.C:
+		}
+	}
+	_ = c.process.Kill() // it may have ended by itself in between
+	<-c.exited
+}
