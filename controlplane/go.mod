@@ -5,6 +5,8 @@ go 1.26.0
 require margay.dev/wire v0.0.0
 
 require (
+	github.com/danielgtaylor/huma/v2 v2.37.2
+	github.com/go-chi/chi/v5 v5.5.0
 	go.etcd.io/bbolt v1.5.0
 	go.uber.org/goleak v1.3.0
 )

@@ -76,6 +76,7 @@ func (s *Service) Delete(ctx context.Context, n catalog.Name, version uint64) er
 
 // InvalidError is a refusal with everything that it is for.
 type InvalidError struct {
+	What     string
 	Problems []control.Problem
 	coded    *code.Error
 }
@@ -85,7 +86,7 @@ func refuse(c code.Code, what string, problems []control.Problem) *InvalidError 
 	for i, p := range problems {
 		lines[i] = p.String()
 	}
-	return &InvalidError{Problems: problems, coded: code.New(c, "%s: %s", what, strings.Join(lines, "; "))}
+	return &InvalidError{What: what, Problems: problems, coded: code.New(c, "%s: %s", what, strings.Join(lines, "; "))}
 }
 
 // Error lists all problems in one line.

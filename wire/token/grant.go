@@ -35,13 +35,26 @@ type Grant struct {
 // FullGrant allows everything everywhere: what the key that `serve` makes for its owner carries.
 func FullGrant() Grant { return Grant{Actions: []Action{Any}, Resource: AllResources} }
 
-func (g *Grant) allows(a Action, resource string) bool {
+func (g *Grant) has(a Action) bool {
 	for _, have := range g.Actions {
 		if have == Any || have == a {
-			return matches(g.Resource, resource)
+			return true
 		}
 	}
 	return false
+}
+
+func (g *Grant) allows(a Action, resource string) bool {
+	return g.has(a) && matches(g.Resource, resource)
+}
+
+// reaches asks the pattern for a name that it matches: its own, whatever that is.
+func (g *Grant) reaches(a Action, tenant, namespace string) bool {
+	name := "*"
+	if i := strings.LastIndexByte(g.Resource, '/'); i >= 0 {
+		name = g.Resource[i+1:]
+	}
+	return g.has(a) && matches(g.Resource, tenant+"/"+namespace+"/"+name)
 }
 
 func (g *Grant) check() error {

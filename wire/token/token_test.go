@@ -296,6 +296,26 @@ func TestAllows(t *testing.T) {
 	}
 }
 
+func TestAllowsSome(t *testing.T) {
+	for _, tc := range []struct {
+		pattern           string
+		tenant, namespace string
+		want              bool
+	}{
+		{"*", "t", "n", true}, {"t/n/x", "t", "n", true}, {"t/n/*", "t", "n", true}, {"*/n/x", "t", "n", true},
+		{"t/m/x", "t", "n", false}, {"u/*/*", "t", "n", false}, {"t/n", "t", "n", false}, {"", "t", "n", false},
+		{"t/n/", "t", "n", false}, {"*", "", "n", false}, {"t/n/x", "t/n", "x", false}, {"t/n/x/y", "t", "n", false},
+	} {
+		c := &Claims{Grants: []Grant{{Actions: []Action{Manage}, Resource: tc.pattern}}}
+		if got := c.AllowsSome(Manage, tc.tenant, tc.namespace); got != tc.want {
+			t.Errorf("%q in %s/%s: %v", tc.pattern, tc.tenant, tc.namespace, got)
+		}
+		if c.AllowsSome(Publish, tc.tenant, tc.namespace) {
+			t.Errorf("%q allows another action", tc.pattern)
+		}
+	}
+}
+
 func TestAllowsDoesNotAllocate(t *testing.T) {
 	c := &Claims{Grants: []Grant{{Actions: []Action{Manage}, Resource: "a/b/*"}, {Actions: []Action{Publish}, Resource: "t/*/orders"}, FullGrant()}}
 	if n := testing.AllocsPerRun(100, func() { _ = c.Allows(Publish, "t/n/x") }); n != 0 {
