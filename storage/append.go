@@ -284,7 +284,7 @@ func (l *Disk) seal(s *seg) {
 	s.h, s.sparse = nil, segment.Sparse{}
 	l.indexes.put(s.Base, x.Entries)
 	l.mu.Unlock()
-	l.o.Files.add(fileKey{l, s.Base}, h)
+	l.o.Files.add(fileKey{l, s.Base}, h, nil)
 	l.writeIndex(x)
 }
 

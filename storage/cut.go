@@ -65,7 +65,7 @@ func (l *Disk) cutAll(segs []*seg) error {
 }
 
 // cutInto ends the log inside s and removes the segments behind it. Everything that can fail without harm comes first.
-func (l *Disk) cutInto(s *seg, behind []*seg, length uint64) error {
+func (l *Disk) cutInto(s *seg, behind []*seg, length uint64) (err error) {
 	name := l.path(segment.Name(s.Base))
 	h := s.h
 	if h == nil {
@@ -89,6 +89,19 @@ func (l *Disk) cutInto(s *seg, behind []*seg, length uint64) error {
 		return err
 	}
 
+	if scan.Summary.Size < s.Size && length < l.State().Flushed {
+		if err := writeCutNote(l.o.FS, l.o.Dir, length); err != nil {
+			if s.h == nil {
+				h.release()
+			}
+			return err
+		}
+		defer func() {
+			if err == nil {
+				err = l.removeCutNote()
+			}
+		}()
+	}
 	l.mu.Lock()
 	l.segs = l.segs[:len(l.segs)-len(behind)]
 	l.adopt(s, scan, h)
@@ -101,7 +114,7 @@ func (l *Disk) cutInto(s *seg, behind []*seg, length uint64) error {
 	l.mu.Unlock()
 
 	l.o.Files.forget(fileKey{l, s.Base})
-	if err := l.removeNewestFirst(behind); err != nil {
+	if err = l.removeNewestFirst(behind); err != nil {
 		return err
 	}
 	err = removeFile(l.o.FS, l.path(segment.IndexName(s.Base)))

@@ -47,6 +47,7 @@ type Files struct {
 	mu      sync.Mutex
 	open    map[fileKey]*list.Element
 	recent  list.List // of *openFile, most recently used first
+	forgot  uint64    // counts what was let go because its file changes or goes
 	buffers sync.Pool // of *[]byte
 }
 
@@ -77,22 +78,24 @@ func (f *Files) acquire(key fileKey, open func() (vfs.File, error)) (*handle, er
 		f.mu.Unlock()
 		return h, nil
 	}
+	forgot := f.forgot
 	f.mu.Unlock()
 	file, err := open()
 	if err != nil {
 		return nil, err
 	}
 	h := newHandle(file)
-	f.add(key, h.retain())
+	f.add(key, h.retain(), &forgot)
 	return h, nil
 }
 
-// add takes over one reference.
-func (f *Files) add(key fileKey, h *handle) {
+// add takes over one reference. since, when not nil, is the count of when the file was opened: if anything was let go
+// since then it may be this one, under whose name there is or will be another file.
+func (f *Files) add(key fileKey, h *handle, since *uint64) {
 	var out []*handle
 	f.mu.Lock()
-	if _, ok := f.open[key]; ok {
-		out = append(out, h) // another reader was faster
+	if _, ok := f.open[key]; ok || since != nil && *since != f.forgot {
+		out = append(out, h)
 	} else {
 		f.open[key] = f.recent.PushFront(&openFile{key, h})
 		for f.recent.Len() > f.limit {
@@ -108,6 +111,7 @@ func (f *Files) add(key fileKey, h *handle) {
 // forget lets go of one segment, because its file is about to change or to go.
 func (f *Files) forget(key fileKey) {
 	f.mu.Lock()
+	f.forgot++
 	var h *handle
 	if e, ok := f.open[key]; ok {
 		h = f.unlink(e)

@@ -4,7 +4,9 @@ package storage_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"log/slog"
 	"math/rand/v2"
 	"path"
@@ -180,4 +182,15 @@ func put(t testing.TB, fs vfs.FS, name string, data []byte) {
 	if err := vfs.WriteFile(fs, path.Join(dir, name), data); err != nil {
 		t.Fatal(err)
 	}
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// seal makes the checksum of a batch's produced part good again.
+func seal(b []byte) {
+	binary.LittleEndian.PutUint32(b[48:], crc32.Checksum(b[52:], castagnoli))
+}
+
+func sealHeader(b []byte) {
+	binary.LittleEndian.PutUint32(b[44:], crc32.Checksum(b[:44], castagnoli))
 }

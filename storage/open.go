@@ -75,6 +75,7 @@ type opening struct {
 	sealed  []*seg
 	rebuilt []*segment.Index
 	tailGap *Gap
+	cut     *uint64 // a truncation that was under way
 	report  Report
 }
 
@@ -136,16 +137,9 @@ func (r *opening) list() error {
 
 // newest finds the segment that the log goes on in, and decides about those behind it.
 func (r *opening) newest() error {
-	floor, stop := uint64(0), uint64(0)
-	if r.l.o.CutTo != nil {
-		floor = *r.l.o.CutTo
-		stop = floor
-		for len(r.bases) > 0 && r.bases[len(r.bases)-1] >= floor {
-			r.dropNewest()
-		}
-		if g, ok := gapEndingAt(r.l.gaps, floor); ok {
-			floor, stop = g.FromSequence, 0
-		}
+	floor, stop, err := r.bounds()
+	if err != nil {
+		return err
 	}
 	for len(r.bases) > 0 {
 		base := r.bases[len(r.bases)-1]
@@ -173,6 +167,31 @@ func (r *opening) newest() error {
 		}
 	}
 	return nil
+}
+
+// bounds returns the length that is known to be flushed and the one to stop at, 0 for neither.
+func (r *opening) bounds() (floor, stop uint64, err error) {
+	if r.cut, err = readCutNote(r.l.o.FS, r.l.o.Dir); err != nil {
+		return 0, 0, err
+	}
+	to := r.l.o.CutTo
+	if to != nil {
+		floor = *to
+	}
+	if to == nil || r.cut != nil && *r.cut < *to {
+		to = r.cut
+	}
+	if to == nil {
+		return 0, 0, nil
+	}
+	floor, stop = min(floor, *to), *to
+	for len(r.bases) > 0 && r.bases[len(r.bases)-1] >= stop {
+		r.dropNewest()
+	}
+	if g, ok := gapEndingAt(r.l.gaps, stop); ok {
+		floor, stop = min(floor, g.FromSequence), 0
+	}
+	return floor, stop, nil
 }
 
 func (r *opening) dropNewest() {
@@ -320,6 +339,11 @@ func (r *opening) act() error {
 	}
 	if err := l.o.FS.SyncDir(l.o.Dir); err != nil {
 		return err
+	}
+	if r.cut != nil {
+		if err := l.removeCutNote(); err != nil { // before anything is appended that it would cut
+			return err
+		}
 	}
 	r.install()
 	r.tidy()
