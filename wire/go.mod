@@ -10,13 +10,14 @@ require (
 
 require go.yaml.in/yaml/v3 v3.0.6
 
-require github.com/cespare/xxhash/v2 v2.3.0
+require (
+	github.com/cespare/xxhash/v2 v2.3.0
+	github.com/quic-go/quic-go v0.65.0
+	go.uber.org/goleak v1.3.0
+	golang.org/x/sys v0.50.0
+)
 
 require (
-	github.com/quic-go/quic-go v0.65.0 // indirect
-	go.uber.org/goleak v1.3.0 // indirect
 	golang.org/x/crypto v0.54.0 // indirect
 	golang.org/x/net v0.56.0 // indirect
-	golang.org/x/sync v0.25.0 // indirect
-	golang.org/x/sys v0.50.0 // indirect
 )

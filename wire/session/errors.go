@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+
+	"github.com/quic-go/quic-go"
+
+	"margay.dev/wire/code"
+)
+
+// alertNoProtocol is the TLS alert for "no application protocol in common".
+const alertNoProtocol = 0x100 + 120
+
+// convert turns an error of the transport into a *code.Error, keeping io.EOF.
+func convert(op string, err error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return err
+	}
+	if e, ok := errors.AsType[*code.Error](err); ok {
+		return e
+	}
+	if e, ok := errors.AsType[*quic.StreamError](err); ok {
+		return streamError(op, e)
+	}
+	if e, ok := errors.AsType[*quic.ApplicationError](err); ok {
+		return applicationError(op, e)
+	}
+	if e, ok := errors.AsType[*quic.TransportError](err); ok {
+		return code.New(transportCode(e), "%s: %w", op, err)
+	}
+	return code.New(otherCode(err), "%s: %w", op, err)
+}
+
+func streamError(op string, e *quic.StreamError) error {
+	if !e.Remote {
+		return code.New(code.Closed, "%s: the lane is closed", op)
+	}
+	if e.ErrorCode == 0 {
+		return code.New(code.Closed, "%s: the peer has closed the lane", op)
+	}
+	return code.New(code.Code(e.ErrorCode), "%s: the peer has reset the lane", op)
+}
+
+func applicationError(op string, e *quic.ApplicationError) error {
+	switch {
+	case e.ErrorCode == 0 && e.Remote:
+		return code.New(code.Unavailable, "%s: the peer has closed the connection", op)
+	case e.ErrorCode == 0:
+		return code.New(code.Closed, "%s: the connection is closed", op)
+	case e.Remote:
+		return code.New(code.Code(e.ErrorCode), "%s: the peer has closed the connection: %s", op, e.ErrorMessage)
+	default:
+		return code.New(code.Code(e.ErrorCode), "%s: %s", op, e.ErrorMessage)
+	}
+}
+
+func transportCode(e *quic.TransportError) code.Code {
+	switch {
+	case e.ErrorCode == quic.ConnectionRefused:
+		return code.Unavailable // at a limit, or on its way down
+	case e.ErrorCode == alertNoProtocol:
+		return code.Unsupported
+	case e.ErrorCode.IsCryptoError():
+		return code.Unauthenticated // a certificate that does not convince one of the two sides
+	default:
+		return code.Protocol
+	}
+}
+
+func otherCode(err error) code.Code {
+	var (
+		idle      *quic.IdleTimeoutError
+		handshake *quic.HandshakeTimeoutError
+		reset     *quic.StatelessResetError
+		version   *quic.VersionNegotiationError
+	)
+	switch {
+	case errors.As(err, &idle), errors.As(err, &handshake), errors.As(err, &reset):
+		return code.Unavailable // the peer is gone: nothing new is applied there, and it may come back
+	case errors.As(err, &version):
+		return code.Unsupported
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+		return code.Timeout
+	case errors.Is(err, context.Canceled):
+		return code.Cancelled
+	case errors.Is(err, quic.ErrStreamClosed), errors.Is(err, quic.ErrTransportClosed),
+		errors.Is(err, quic.ErrServerClosed), errors.Is(err, net.ErrClosed):
+		return code.Closed
+	}
+	return code.Internal
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"cmp"
+	"sync"
+	"time"
+
+	"margay.dev/wire"
+	"margay.dev/wire/code"
+)
+
+const (
+	// writeChunk is how much is handed to the transport under one deadline: progress is this many bytes
+	// per Config.WriteTimeout.
+	writeChunk = 256 << 10
+	// keepBuffer is the largest outbound buffer that is kept for another time.
+	keepBuffer = 2 << 20
+)
+
+// outbound is the queue of Send and the state of the goroutine that empties it.
+type outbound struct {
+	mu sync.Mutex
+	// queued fills while the writer writes what was queued before, busy bytes of it. Both come from the
+	// pool and go back there, so an idle lane holds neither; queued is nil when empty.
+	queued *[]byte
+	busy   int
+	// awake: the writer runs or has been woken, so nobody needs to wake it again.
+	awake     bool
+	started   bool
+	finishing bool
+	err       error
+
+	wake    chan struct{}
+	stopped chan struct{}
+}
+
+var outBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// Send queues whole frames, all or none of them, and returns; one goroutine of the lane writes what has
+// gathered in one piece. It fails with ErrLaneFull when the queue would exceed Config.OutboundBytes
+// (frames that alone exceed it are taken when nothing else is queued), and with the lane's error when
+// it is finished or broken. The caller may reuse the frames.
+func (l *Lane) Send(frames ...[]byte) error {
+	size := 0
+	for _, f := range frames {
+		size += len(f)
+	}
+	o := &l.out
+	o.mu.Lock()
+	if err := l.admit(size); err != nil {
+		o.mu.Unlock()
+		return err
+	}
+	for _, f := range frames {
+		*o.queued = append(*o.queued, f...)
+	}
+	l.wakeWriter()
+	return nil
+}
+
+// SendFrame is Send of one frame, encoded straight into the queue.
+func (l *Lane) SendFrame(corr uint64, f wire.Frame) error {
+	o := &l.out
+	o.mu.Lock()
+	if err := l.admit(wire.HeaderSize + f.Size()); err != nil {
+		o.mu.Unlock()
+		return err
+	}
+	*o.queued = wire.AppendFrame(*o.queued, corr, f)
+	l.wakeWriter()
+	return nil
+}
+
+// admit checks the bound and sees that there are a buffer and a writer. Called with out.mu held.
+func (l *Lane) admit(size int) error {
+	o := &l.out
+	if o.err != nil {
+		return o.err
+	}
+	if o.finishing {
+		return code.New(code.Closed, "lane send: the lane is finished")
+	}
+	held := o.busy
+	if o.queued != nil {
+		held += len(*o.queued)
+	}
+	if held > 0 && held+size > l.shared.cfg.OutboundBytes {
+		return ErrLaneFull
+	}
+	if !o.started {
+		o.stopped = make(chan struct{})
+		if !l.shared.spawn(l.writeLoop) {
+			return code.New(code.Closed, "lane send: the connection is closed")
+		}
+		o.started, o.awake = true, true
+	}
+	if o.queued == nil {
+		o.queued = outBuffers.Get().(*[]byte)
+	}
+	return nil
+}
+
+// wakeWriter releases out.mu and wakes the writer if nobody has.
+func (l *Lane) wakeWriter() {
+	o := &l.out
+	wake := !o.awake
+	o.awake = true
+	o.mu.Unlock()
+	if wake {
+		o.wake <- struct{}{} // has room: only who sets awake sends, and the writer takes it before it clears awake
+	}
+}
+
+// writeLoop owns the outbound direction from the first Send to the end of the lane.
+func (l *Lane) writeLoop() {
+	o := &l.out
+	defer close(o.stopped)
+	for {
+		o.mu.Lock()
+		batch := o.queued
+		o.queued, o.busy = nil, 0
+		if o.err != nil || batch == nil && o.finishing {
+			o.mu.Unlock()
+			recycle(batch)
+			l.endStream()
+			return
+		}
+		if batch == nil {
+			o.awake = false
+			o.mu.Unlock()
+			select {
+			case <-o.wake:
+			case <-l.stream.Done(): // nothing can be written any more, and maybe nobody will close the lane
+				_, err := l.stream.Write(nil) // tells why
+				l.fail(cmp.Or(err, error(code.Closed)))
+			}
+			continue
+		}
+		o.busy = len(*batch)
+		o.mu.Unlock()
+		_ = l.Write(*batch) // a failure is recorded, and ends the loop at its next turn
+		recycle(batch)
+	}
+}
+
+func recycle(b *[]byte) {
+	if b != nil && cap(*b) <= keepBuffer {
+		*b = (*b)[:0]
+		outBuffers.Put(b)
+	}
+}
+
+// endStream finishes the outbound direction once everything queued is written, or cannot be.
+func (l *Lane) endStream() {
+	l.turn <- struct{}{}
+	_ = l.stream.Finish() // fails only on a stream that is cancelled
+	<-l.turn
+}
+
+// fail records why nothing can be written any more.
+func (l *Lane) fail(err error) {
+	l.out.mu.Lock()
+	if l.out.err == nil {
+		l.out.err = err
+	}
+	l.out.mu.Unlock()
+}
+
+// Write writes the parts, in order and with nothing between them, and returns when the transport has
+// them. It may wait for the peer, but not longer than Config.WriteTimeout without progress; then the
+// lane is reset. A caller that uses both Write and Send sees no order between the two.
+func (l *Lane) Write(parts ...[]byte) error {
+	l.turn <- struct{}{}
+	defer func() { <-l.turn }()
+	for _, p := range parts {
+		for len(p) > 0 {
+			chunk := p[:min(len(p), writeChunk)]
+			_ = l.stream.SetWriteDeadline(time.Now().Add(l.shared.cfg.WriteTimeout)) // never fails on an open stream; the write tells
+			n, err := l.stream.Write(chunk)
+			l.shared.cfg.Stats.BytesOut.Add(uint64(n))
+			if err != nil {
+				l.fail(err)
+				l.stream.Cancel(code.From(err).Code)
+				return err
+			}
+			p = p[n:]
+		}
+	}
+	return nil
+}
+
+// finish ends the outbound direction behind what is queued and waits until it is done.
+func (l *Lane) finish() error {
+	o := &l.out
+	o.mu.Lock()
+	first := !o.finishing
+	o.finishing = true
+	started := o.started
+	if started {
+		l.wakeWriter()
+		<-o.stopped
+	} else {
+		o.mu.Unlock()
+		if first {
+			l.endStream()
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}

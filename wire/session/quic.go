@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package session
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/quic-go/quic-go"
+
+	"margay.dev/wire/code"
+)
+
+func (c Config) quic() *quic.Config {
+	return &quic.Config{
+		HandshakeIdleTimeout:           c.HandshakeTimeout / 2, // the whole handshake is given twice this
+		MaxIdleTimeout:                 c.Idle,
+		KeepAlivePeriod:                c.KeepAlive,
+		InitialPacketSize:              c.InitialPacketSize,
+		InitialStreamReceiveWindow:     c.LaneWindow,
+		MaxStreamReceiveWindow:         c.MaxLaneWindow,
+		InitialConnectionReceiveWindow: c.ConnWindow,
+		MaxConnectionReceiveWindow:     c.MaxConnWindow,
+		MaxIncomingStreams:             c.MaxLanes,
+		MaxIncomingUniStreams:          -1,
+		RequireStreamCreditRelease:     true,
+		Allow0RTT:                      false, // early data can be replayed: a captured publish would be appended twice
+	}
+}
+
+func (c Config) tls(t *tls.Config) *tls.Config {
+	t = t.Clone()
+	t.NextProtos = []string{c.ALPN}
+	t.MinVersion = tls.VersionTLS13
+	return t
+}
+
+func (c Config) transport(pc net.PacketConn) *quic.Transport {
+	t := &quic.Transport{Conn: pc}
+	if c.ResetKey != nil {
+		t.StatelessResetKey = (*quic.StatelessResetKey)(c.ResetKey)
+	}
+	return t
+}
+
+// quicConn is a Conn over QUIC.
+type quicConn struct {
+	*shared
+	conn *quic.Conn
+	// release frees what the connection alone uses: the socket of a dialed one, a listener's entry.
+	release func() error
+
+	once     sync.Once
+	closeErr error
+	ended    chan struct{}
+}
+
+func newQUICConn(conn *quic.Conn, cfg Config, release func() error) *quicConn {
+	c := &quicConn{conn: conn, release: release, ended: make(chan struct{})}
+	c.shared = newShared(cfg, func(why code.Code, msg string) {
+		_ = conn.CloseWithError(quic.ApplicationErrorCode(why), msg) // always nil
+	})
+	cfg.Stats.OpenConns.Add(1)
+	return c
+}
+
+func (c *quicConn) OpenLane(ctx context.Context) (*Lane, error) {
+	st, err := c.conn.OpenStreamSync(ctx)
+	if err != nil {
+		return nil, convert("open lane", err)
+	}
+	return newLane(c.shared, quicStream{st}), nil
+}
+
+func (c *quicConn) AcceptLane(ctx context.Context) (*Lane, error) {
+	st, err := c.conn.AcceptStream(ctx)
+	if err != nil {
+		return nil, convert("accept lane", err)
+	}
+	return newLane(c.shared, quicStream{st}), nil
+}
+
+func (c *quicConn) SetMaxFrame(n uint32) { c.maxFrame.Store(n) }
+
+func (c *quicConn) Close(why code.Code, msg string) error {
+	c.once.Do(func() {
+		_ = c.conn.CloseWithError(quic.ApplicationErrorCode(why), msg) // always nil
+		c.wait()
+		c.closeErr = c.release()
+		c.cfg.Stats.OpenConns.Add(-1)
+		close(c.ended)
+	})
+	<-c.ended
+	return c.closeErr
+}
+
+func (c *quicConn) Done() <-chan struct{} { return c.conn.Context().Done() }
+
+func (c *quicConn) Err() error {
+	if c.conn.Context().Err() == nil {
+		return nil
+	}
+	return convert("connection", context.Cause(c.conn.Context()))
+}
+
+func (c *quicConn) RemoteAddr() net.Addr { return c.conn.RemoteAddr() }
+func (c *quicConn) LocalAddr() net.Addr  { return c.conn.LocalAddr() }
+
+// quicStream is the stream of a lane over QUIC.
+type quicStream struct{ s *quic.Stream }
+
+func (q quicStream) Read(p []byte) (int, error) {
+	n, err := q.s.Read(p)
+	if err != nil {
+		err = convert("lane read", err)
+	}
+	return n, err
+}
+
+func (q quicStream) Write(p []byte) (int, error) {
+	n, err := q.s.Write(p)
+	if err != nil {
+		err = convert("lane write", err)
+	}
+	return n, err
+}
+
+func (q quicStream) SetReadDeadline(t time.Time) error  { return q.s.SetReadDeadline(t) }
+func (q quicStream) SetWriteDeadline(t time.Time) error { return q.s.SetWriteDeadline(t) }
+func (q quicStream) Finish() error                      { return q.s.Close() }
+func (q quicStream) Done() <-chan struct{}              { return q.s.Context().Done() }
+
+// CancelRead and Cancel: both directions must end on both sides, or QUIC counts the stream as open for
+// ever and the connection runs out of them.
+func (q quicStream) CancelRead(c code.Code) { q.s.CancelRead(quic.StreamErrorCode(c)) }
+
+func (q quicStream) Cancel(c code.Code) {
+	q.s.CancelWrite(quic.StreamErrorCode(c))
+	q.s.CancelRead(quic.StreamErrorCode(c))
+}
+
+func (q quicStream) Release() { q.s.ReleaseStreamCredit() }
