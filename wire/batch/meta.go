@@ -33,6 +33,10 @@ func (b Batch) Metas() *Metas {
 }
 
 func (m *Metas) reset(b Batch) {
+	if len(b) == 0 { // a reader at rest holds on to nothing
+		*m = Metas{index: -1}
+		return
+	}
 	*m = Metas{first: b.FirstTimestamp(), base: b.BaseOffset(), plain: b.PlainSize(), index: -1}
 	if b.IsControl() {
 		return

@@ -22,7 +22,7 @@ func (b Batch) Records() *Reader {
 	return r
 }
 
-// Reset points the reader at another batch and keeps what it has allocated.
+// Reset points the reader at another batch, or at nothing, and keeps what it has allocated.
 func (r *Reader) Reset(b Batch) {
 	r.b, r.body, r.opened = b, cursor{}, false
 	r.metas.reset(b)
