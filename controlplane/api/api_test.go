@@ -4,8 +4,8 @@ package api
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -366,8 +366,9 @@ func TestStoreFailuresKeepTheirReasonInside(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.do("GET", base, l.owner, "").problem(http.StatusServiceUnavailable, "shutting_down")
-	if p := l.api.fail(context.Background(), fmt.Errorf("open /secret/path")).(*failure); p.doc.Code != "internal" || strings.Contains(p.doc.Detail, "secret") {
-		t.Errorf("%+v", p.doc)
+	var f *failure
+	if err := l.api.fail(t.Context(), errors.New("open /secret/path")); !errors.As(err, &f) || f.doc.Code != "internal" || strings.Contains(f.doc.Detail, "secret") {
+		t.Errorf("%v", err)
 	}
 	if !strings.Contains(l.log.String(), "/secret/path") {
 		t.Error("the log does not have the reason")

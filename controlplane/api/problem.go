@@ -52,7 +52,7 @@ func (a *API) fail(ctx context.Context, err error) error {
 	case errors.As(err, &invalid):
 		f.doc.Detail, f.doc.Errors = invalid.What, invalid.Problems
 		if e.Code == code.BadRequest {
-			f.status(http.StatusUnprocessableEntity)
+			return f.status(http.StatusUnprocessableEntity)
 		}
 	case e.Code == code.Internal || e.Code == code.OutcomeUnknown || e.Code == code.StorageFull:
 		a.cfg.Logger.Error("request failed", "request", requestID(ctx), "error", err)

@@ -95,8 +95,10 @@ func TestClientErrorsAreTyped(t *testing.T) {
 		class  code.Class
 		say    string
 	}{
-		{"not found", func(w http.ResponseWriter, _ *http.Request) { problem(w, code.New(code.NotFound, "no such stream")) },
-			code.NotFound, code.ClassFatal, "no such stream"},
+		{
+			"not found", func(w http.ResponseWriter, _ *http.Request) { problem(w, code.New(code.NotFound, "no such stream")) },
+			code.NotFound, code.ClassFatal, "no such stream",
+		},
 		{"all problems", func(w http.ResponseWriter, _ *http.Request) {
 			problem(w, code.New(code.BadRequest, "no sense"), Problem{"shards", "too few"}, Problem{"ack", "unknown"})
 		}, code.BadRequest, code.ClassFatal, "no sense: shards: too few; ack: unknown [request r1]"},
@@ -185,7 +187,12 @@ func TestClientChecksTheServer(t *testing.T) {
 
 func TestClientRefusesConfigurations(t *testing.T) {
 	for _, cfg := range []ClientConfig{
-		{}, {Address: "127.0.0.1:7421"}, {Address: "ftp://h"}, {Address: "http://"}, {Address: "http://192.0.2.1:7421"}, {Address: "http://host.example"},
+		{},
+		{Address: "127.0.0.1:7421"},
+		{Address: "ftp://h"},
+		{Address: "http://"},
+		{Address: "http://192.0.2.1:7421"},
+		{Address: "http://host.example"},
 		{Address: "https://h", CA: []byte("no certificate")},
 	} {
 		if _, err := NewClient(cfg); !errors.Is(err, code.BadRequest) {

@@ -53,7 +53,7 @@ func LoadContext(path string) (*Context, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read context: %w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // only read
 	b, err := io.ReadAll(io.LimitReader(f, maxContextFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("read context %s: %w", path, err)
@@ -130,11 +130,10 @@ func writeFileAtomic(dir, path string, b []byte) (err error) {
 	if err = os.Rename(f.Name(), path); err != nil {
 		return err
 	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return nil //nolint:nilerr // the file is in place; only its survival of a power cut is less sure
+	// The file is in place; not every file system can make sure that it survives a power cut.
+	if d, oerr := os.Open(dir); oerr == nil {
+		_ = d.Sync()
+		_ = d.Close()
 	}
-	defer d.Close()
-	_ = d.Sync() // not every file system can
 	return nil
 }

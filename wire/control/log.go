@@ -4,6 +4,7 @@ package control
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"margay.dev/wire/batch"
@@ -195,10 +196,8 @@ func (ps *problems) name(path, v string) {
 }
 
 func (ps *problems) oneOf(path, v string, choices ...string) {
-	for _, c := range choices {
-		if v == c {
-			return
-		}
+	if slices.Contains(choices, v) {
+		return
 	}
 	ps.add(path, "%.100q is not one of %q", v, choices)
 }

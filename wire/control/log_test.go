@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-func ptr[T any](v T) *T { return &v }
+//go:fix inline
+func ptr[T any](v T) *T { return new(v) }
 
 func TestSpecDefaults(t *testing.T) {
 	spec := StreamSpec{Name: "orders"}
@@ -24,7 +25,7 @@ func TestSpecDefaults(t *testing.T) {
 	if l != want {
 		t.Fatalf("got %+v", l)
 	}
-	spec = StreamSpec{Name: "orders", Fsync: ptr(FsyncInterval)}
+	spec = StreamSpec{Name: "orders", Fsync: new(FsyncInterval)}
 	if l, ps = spec.Log("t", "n"); len(ps) != 0 || l.FsyncInterval != 100*time.Millisecond {
 		t.Fatalf("%+v %v", l, ps)
 	}
@@ -32,8 +33,8 @@ func TestSpecDefaults(t *testing.T) {
 
 func TestEveryProblemIsNamedAtOnce(t *testing.T) {
 	spec := StreamSpec{
-		Name: "../x", Shards: ptr(0), Replicas: ptr(3), Ack: ptr("none"), MinAck: ptr("all"), Fsync: ptr("sometimes"),
-		Storage: ptr("tape"), MaxAge: ptr(Duration(time.Millisecond)), MaxBytes: ptr(int64(-1)), SegmentBytes: ptr(int64(64)),
+		Name: "../x", Shards: new(0), Replicas: new(3), Ack: new("none"), MinAck: new("all"), Fsync: new("sometimes"),
+		Storage: new("tape"), MaxAge: ptr(Duration(time.Millisecond)), MaxBytes: new(int64(-1)), SegmentBytes: new(int64(64)),
 		SegmentAge: ptr(Duration(time.Millisecond)), FsyncInterval: ptr(Duration(time.Second)),
 	}
 	_, ps := spec.Log("T", "")
@@ -53,24 +54,24 @@ func TestTinySettingsNameTheMinimum(t *testing.T) {
 		change func(*StreamSpec)
 		say    string
 	}{
-		{func(s *StreamSpec) { s.SegmentBytes = ptr(int64(1)) }, "4096"},
-		{func(s *StreamSpec) { s.SegmentBytes = ptr(int64(64)) }, "4096"},
-		{func(s *StreamSpec) { s.SegmentBytes = ptr(int64(1000)) }, "4096"},
-		{func(s *StreamSpec) { s.SegmentBytes = ptr(int64(-1)) }, "4096"},
-		{func(s *StreamSpec) { s.SegmentBytes = ptr(int64(4<<30 + 1)) }, "4294967296"},
-		{func(s *StreamSpec) { s.SegmentBytes, s.MaxBytes = ptr(int64(8192)), ptr(int64(8191)) }, "8192"},
-		{func(s *StreamSpec) { s.MaxBytes = ptr(int64(1000)) }, "1048576"},
-		{func(s *StreamSpec) { s.MaxBytes = ptr(int64(-1)) }, "1048576"},
+		{func(s *StreamSpec) { s.SegmentBytes = new(int64(1)) }, "4096"},
+		{func(s *StreamSpec) { s.SegmentBytes = new(int64(64)) }, "4096"},
+		{func(s *StreamSpec) { s.SegmentBytes = new(int64(1000)) }, "4096"},
+		{func(s *StreamSpec) { s.SegmentBytes = new(int64(-1)) }, "4096"},
+		{func(s *StreamSpec) { s.SegmentBytes = new(int64(4<<30 + 1)) }, "4294967296"},
+		{func(s *StreamSpec) { s.SegmentBytes, s.MaxBytes = new(int64(8192)), new(int64(8191)) }, "8192"},
+		{func(s *StreamSpec) { s.MaxBytes = new(int64(1000)) }, "1048576"},
+		{func(s *StreamSpec) { s.MaxBytes = new(int64(-1)) }, "1048576"},
 		{func(s *StreamSpec) { s.MaxAge = ptr(Duration(time.Millisecond)) }, "1s"},
 		{func(s *StreamSpec) { s.SegmentAge = ptr(Duration(time.Millisecond)) }, "1s"},
-		{func(s *StreamSpec) { s.Shards = ptr(1025) }, "1024"},
-		{func(s *StreamSpec) { s.Shards = ptr(-1) }, "between 1"},
-		{func(s *StreamSpec) { s.Replicas = ptr(0) }, "minimum of 1"},
-		{func(s *StreamSpec) { s.Replicas = ptr(3) }, "use replicas 1"},
-		{func(s *StreamSpec) { s.Fsync, s.FsyncInterval = ptr(FsyncInterval), ptr(Duration(1)) }, "1ms"},
+		{func(s *StreamSpec) { s.Shards = new(1025) }, "1024"},
+		{func(s *StreamSpec) { s.Shards = new(-1) }, "between 1"},
+		{func(s *StreamSpec) { s.Replicas = new(0) }, "minimum of 1"},
+		{func(s *StreamSpec) { s.Replicas = new(3) }, "use replicas 1"},
+		{func(s *StreamSpec) { s.Fsync, s.FsyncInterval = new(FsyncInterval), new(Duration(1)) }, "1ms"},
 		{func(s *StreamSpec) { s.FsyncInterval = ptr(Duration(time.Second)) }, "leave it out"},
-		{func(s *StreamSpec) { s.Ack, s.MinAck = ptr(AckLeader), ptr(AckQuorum) }, "more than the ack rule"},
-		{func(s *StreamSpec) { s.Ack = ptr("") }, "not one of"},
+		{func(s *StreamSpec) { s.Ack, s.MinAck = new(AckLeader), new(AckQuorum) }, "more than the ack rule"},
+		{func(s *StreamSpec) { s.Ack = new("") }, "not one of"},
 		{func(s *StreamSpec) { s.Name = strings.Repeat("x", 5000) }, NameRule},
 	} {
 		s := StreamSpec{Name: "x"}
@@ -81,9 +82,9 @@ func TestTinySettingsNameTheMinimum(t *testing.T) {
 		}
 	}
 	for _, ok := range []StreamSpec{
-		{Name: "x", SegmentBytes: ptr(int64(4096)), MaxBytes: ptr(int64(4096))},
-		{Name: "x", SegmentBytes: ptr(int64(0)), MaxBytes: ptr(int64(0)), MaxAge: ptr(Duration(0))},
-		{Name: "x", SegmentBytes: ptr(int64(4 << 30)), Shards: ptr(1024), MaxAge: ptr(Duration(time.Second))},
+		{Name: "x", SegmentBytes: new(int64(4096)), MaxBytes: new(int64(4096))},
+		{Name: "x", SegmentBytes: new(int64(0)), MaxBytes: new(int64(0)), MaxAge: new(Duration(0))},
+		{Name: "x", SegmentBytes: new(int64(4 << 30)), Shards: new(1024), MaxAge: ptr(Duration(time.Second))},
 	} {
 		if _, ps := ok.Log("default", "default"); len(ps) != 0 {
 			t.Errorf("%+v: %v", ok, ps)
@@ -103,7 +104,7 @@ func TestSegmentSizeLeavesRetentionSomethingToRemove(t *testing.T) {
 }
 
 func TestPatchChangesOnlyWhatItNames(t *testing.T) {
-	spec := StreamSpec{Name: "x", Shards: ptr(4), MaxBytes: ptr(int64(1 << 20)), Fsync: ptr(FsyncInterval)}
+	spec := StreamSpec{Name: "x", Shards: new(4), MaxBytes: new(int64(1 << 20)), Fsync: new(FsyncInterval)}
 	l, ps := spec.Log("t", "n")
 	if len(ps) != 0 {
 		t.Fatal(ps)
@@ -112,7 +113,7 @@ func TestPatchChangesOnlyWhatItNames(t *testing.T) {
 	if ps := (&StreamPatch{}).Apply(&l); len(ps) != 0 || l != before {
 		t.Fatalf("an empty patch changed %+v to %+v: %v", before, l, ps)
 	}
-	patch := StreamPatch{MaxAge: ptr(Duration(time.Hour)), Shards: ptr(4)}
+	patch := StreamPatch{MaxAge: ptr(Duration(time.Hour)), Shards: new(4)}
 	if ps := patch.Apply(&l); len(ps) != 0 {
 		t.Fatal(ps)
 	}
@@ -120,11 +121,11 @@ func TestPatchChangesOnlyWhatItNames(t *testing.T) {
 	if l != before {
 		t.Fatalf("got %+v, want %+v", l, before)
 	}
-	patch = StreamPatch{Fsync: ptr(FsyncAlways)}
+	patch = StreamPatch{Fsync: new(FsyncAlways)}
 	if ps := patch.Apply(&l); len(ps) != 0 || l.FsyncInterval != 0 {
 		t.Fatalf("leaving interval keeps %v: %v", l.FsyncInterval, ps)
 	}
-	patch = StreamPatch{Fsync: ptr(FsyncInterval)}
+	patch = StreamPatch{Fsync: new(FsyncInterval)}
 	if ps := patch.Apply(&l); len(ps) != 0 || l.FsyncInterval != DefaultFsyncInterval {
 		t.Fatalf("back to interval with %v: %v", l.FsyncInterval, ps)
 	}
@@ -132,16 +133,16 @@ func TestPatchChangesOnlyWhatItNames(t *testing.T) {
 
 // PL-14: more shards would move keys; the refusal says so.
 func TestPatchRefusesWhatCannotChange(t *testing.T) {
-	spec := StreamSpec{Name: "x", Shards: ptr(4)}
+	spec := StreamSpec{Name: "x", Shards: new(4)}
 	for _, tc := range []struct {
 		patch StreamPatch
 		say   string
 	}{
-		{StreamPatch{Shards: ptr(8)}, "keys would move"},
-		{StreamPatch{Shards: ptr(2)}, "keys would move"},
-		{StreamPatch{Storage: ptr(StorageMemory)}, "create a new stream"},
-		{StreamPatch{Replicas: ptr(2)}, "use replicas 1"},
-		{StreamPatch{SegmentBytes: ptr(int64(1))}, "4096"},
+		{StreamPatch{Shards: new(8)}, "keys would move"},
+		{StreamPatch{Shards: new(2)}, "keys would move"},
+		{StreamPatch{Storage: new(StorageMemory)}, "create a new stream"},
+		{StreamPatch{Replicas: new(2)}, "use replicas 1"},
+		{StreamPatch{SegmentBytes: new(int64(1))}, "4096"},
 	} {
 		l, _ := spec.Log("t", "n")
 		ps := tc.patch.Apply(&l)
@@ -174,7 +175,11 @@ func TestSplitName(t *testing.T) {
 		{"orders", "acme", "", "acme/default/orders"},
 		{"shop/orders", "acme", "x", "acme/shop/orders"},
 		{"a/b/c", "acme", "x", "a/b/c"},
-		{"a/b/c/d", "", "", ""}, {"", "", "", ""}, {"a/", "", "", ""}, {"A", "", "", ""}, {"a", "B", "", ""},
+		{"a/b/c/d", "", "", ""},
+		{"", "", "", ""},
+		{"a/", "", "", ""},
+		{"A", "", "", ""},
+		{"a", "B", "", ""},
 	} {
 		tn, n, name, err := SplitName(tc.in, tc.tenant, tc.namespace)
 		if (err == nil) != (tc.want != "") || (err == nil && FullName(tn, n, name) != tc.want) {
@@ -229,7 +234,7 @@ func TestBytes(t *testing.T) {
 }
 
 func TestStreamDocument(t *testing.T) {
-	spec := StreamSpec{Name: "x", MaxAge: ptr(Duration(7 * day))}
+	spec := StreamSpec{Name: "x", MaxAge: new(Duration(7 * day))}
 	l, _ := spec.Log("t", "n")
 	l.Version, l.CreatedAt = 7, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	b, err := json.Marshal(NewStream(&l))
@@ -251,7 +256,7 @@ func TestStreamDocument(t *testing.T) {
 
 func TestSettingsDiffer(t *testing.T) {
 	a, _ := (&StreamSpec{Name: "x"}).Log("t", "n")
-	b, _ := (&StreamSpec{Name: "x", Shards: ptr(2), MaxAge: ptr(Duration(day))}).Log("t", "n")
+	b, _ := (&StreamSpec{Name: "x", Shards: new(2), MaxAge: new(Duration(day))}).Log("t", "n")
 	b.Version, b.CreatedAt = 9, time.Unix(1, 0)
 	if ps := SettingsDiffer(&a, &a); len(ps) != 0 {
 		t.Fatal(ps)

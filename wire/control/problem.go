@@ -102,8 +102,9 @@ func HTTPStatus(c code.Code) int {
 		return http.StatusInsufficientStorage
 	case code.Timeout:
 		return http.StatusGatewayTimeout
+	default: // codes of the data plane, which no REST answer has
+		return http.StatusInternalServerError
 	}
-	return http.StatusInternalServerError
 }
 
 // codeOfStatus reads a status whose answer carries no code of ours: a proxy's, or one of net/http itself.

@@ -28,10 +28,10 @@ func ParseDuration(s string) (time.Duration, error) {
 		if err != nil {
 			return fail("days are a whole number")
 		}
-		if days = time.Duration(n); days > math.MaxInt64/day {
+		if n > uint64(math.MaxInt64/day) {
 			return fail("too long")
 		}
-		days *= day
+		days = time.Duration(int64(n) * int64(day))
 		if rest = after; rest == "" {
 			return days, nil
 		}
@@ -58,10 +58,10 @@ func (d Duration) String() string {
 		return t.String() // only ever seen in a message about it
 	}
 	var b strings.Builder
-	if days := t / day; days > 0 {
-		b.WriteString(strconv.FormatInt(int64(days), 10))
+	if t >= day {
+		b.WriteString(strconv.FormatInt(int64(t/day), 10))
 		b.WriteByte('d')
-		t -= days * day
+		t %= day
 	}
 	if t == 0 {
 		return b.String()
@@ -94,8 +94,15 @@ var byteUnits = []struct {
 	suffix string
 	size   int64
 }{
-	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
-	{"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1},
+	{"KiB", 1 << 10},
+	{"MiB", 1 << 20},
+	{"GiB", 1 << 30},
+	{"TiB", 1 << 40},
+	{"KB", 1e3},
+	{"MB", 1e6},
+	{"GB", 1e9},
+	{"TB", 1e12},
+	{"B", 1},
 }
 
 // ParseBytes reads a size: bytes, or a number with one of KiB, MiB, GiB, TiB, KB, MB, GB, TB.

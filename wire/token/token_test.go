@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -129,9 +130,7 @@ func TestVerifyRefuses(t *testing.T) {
 	good := map[string]any{"alg": "EdDSA", "typ": "JWT", "kid": "k1"}
 	with := func(k string, v any) map[string]any {
 		m := map[string]any{}
-		for key, val := range good {
-			m[key] = val
-		}
+		maps.Copy(m, good)
 		if v == nil {
 			delete(m, k)
 		} else {
@@ -302,9 +301,18 @@ func TestAllowsSome(t *testing.T) {
 		tenant, namespace string
 		want              bool
 	}{
-		{"*", "t", "n", true}, {"t/n/x", "t", "n", true}, {"t/n/*", "t", "n", true}, {"*/n/x", "t", "n", true},
-		{"t/m/x", "t", "n", false}, {"u/*/*", "t", "n", false}, {"t/n", "t", "n", false}, {"", "t", "n", false},
-		{"t/n/", "t", "n", false}, {"*", "", "n", false}, {"t/n/x", "t/n", "x", false}, {"t/n/x/y", "t", "n", false},
+		{"*", "t", "n", true},
+		{"t/n/x", "t", "n", true},
+		{"t/n/*", "t", "n", true},
+		{"*/n/x", "t", "n", true},
+		{"t/m/x", "t", "n", false},
+		{"u/*/*", "t", "n", false},
+		{"t/n", "t", "n", false},
+		{"", "t", "n", false},
+		{"t/n/", "t", "n", false},
+		{"*", "", "n", false},
+		{"t/n/x", "t/n", "x", false},
+		{"t/n/x/y", "t", "n", false},
 	} {
 		c := &Claims{Grants: []Grant{{Actions: []Action{Manage}, Resource: tc.pattern}}}
 		if got := c.AllowsSome(Manage, tc.tenant, tc.namespace); got != tc.want {

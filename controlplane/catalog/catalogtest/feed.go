@@ -31,7 +31,8 @@ func testLead(t *testing.T, o Opened) {
 		{Log: b.ID},              // another node's
 		{Log: a.ID, Shard: 7},    // no such shard
 		{Log: batch.LogID{1, 2}}, // no such log
-		{Log: a.ID}, {Log: a.ID}, // named twice
+		{Log: a.ID},
+		{Log: a.ID}, // named twice
 	}
 	got, err := s.Lead(t.Context(), "n1", refs)
 	want := []control.Assignment{{Log: a.ID, Shard: 1, Leader: "n1", Generation: 1}, {Log: a.ID, Leader: "n1", Generation: 1}}
