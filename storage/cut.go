@@ -4,6 +4,7 @@ package storage
 
 import (
 	"fmt"
+	"slices"
 
 	"margay.dev/storage/segment"
 	"margay.dev/storage/vfs"
@@ -54,9 +55,24 @@ func (l *Disk) truncate(length uint64) error {
 
 // cutAll leaves a log without segments that still knows where it goes on.
 func (l *Disk) cutAll(segs []*seg) error {
+	first := segs[0]
+	if first.Base > 0 || first.BaseOffset > 0 {
+		// An empty gap says where the log goes on, or a later start would begin at offset 0 again.
+		g := Gap{
+			FromSequence: first.Base, ToSequence: first.Base, FromOffset: first.BaseOffset, ToOffset: first.BaseOffset,
+			Reason: "cut to nothing",
+		}
+		if _, ok := gapEndingAt(l.gaps, first.Base); !ok {
+			if err := WriteGaps(l.o.FS, l.o.Dir, append(slices.Clone(l.gaps), g)); err != nil {
+				return err
+			}
+			l.mu.Lock()
+			l.gaps = append(slices.Clone(l.gaps), g)
+			l.mu.Unlock()
+		}
+	}
 	l.mu.Lock()
 	l.segs = nil
-	first := segs[0]
 	l.cursor = segment.Cursor{Sequence: first.Base, Offset: first.BaseOffset}
 	l.flushed, l.flushedOffset = first.Base, first.BaseOffset
 	l.forgetFound()
@@ -179,6 +195,15 @@ func removeSegment(fsys vfs.FS, name, index, dir string) error {
 	return nil
 }
 
+// needed is how many of the newest segments must stay: one, and while its checkpoint is not flushed, so that recovery may
+// yet drop it, the one before it too. It needs mu.
+func (l *Disk) needed() int {
+	if n := l.newest(); n != nil && l.flushed <= n.Base {
+		return 2
+	}
+	return 1
+}
+
 // DropBefore removes old segments; see Log. Oldest first, each durably, so that a power cut leaves no hole.
 func (l *Disk) DropBefore(seq uint64) (int64, error) {
 	l.dropping.Lock()
@@ -190,7 +215,7 @@ func (l *Disk) DropBefore(seq uint64) (int64, error) {
 			l.mu.Unlock()
 			return freed, fmt.Errorf("drop from log %s: %w", l.o.Dir, ErrClosed)
 		}
-		if len(l.segs) < 2 || l.segs[0].Next > seq {
+		if len(l.segs) <= l.needed() || l.segs[0].Next > seq {
 			l.mu.Unlock()
 			return freed, nil
 		}

@@ -281,7 +281,11 @@ func (m *Memory) DropBefore(seq uint64) (int64, error) {
 		return 0, fmt.Errorf("drop: %w", ErrClosed)
 	}
 	var freed int64
-	for len(m.segs) > 1 && m.segs[0].Next <= seq {
+	needed := 1
+	if m.cursor.InCheckpoint() {
+		needed = 2 // as on disk, where the newest counts only once its checkpoint is complete
+	}
+	for len(m.segs) > needed && m.segs[0].Next <= seq {
 		freed += m.segs[0].Size
 		m.segs[0] = nil
 		m.segs = m.segs[1:]
