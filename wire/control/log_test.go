@@ -9,9 +9,6 @@ import (
 	"time"
 )
 
-//go:fix inline
-func ptr[T any](v T) *T { return new(v) }
-
 func TestSpecDefaults(t *testing.T) {
 	spec := StreamSpec{Name: "orders"}
 	l, ps := spec.Log("default", "default")
@@ -34,8 +31,8 @@ func TestSpecDefaults(t *testing.T) {
 func TestEveryProblemIsNamedAtOnce(t *testing.T) {
 	spec := StreamSpec{
 		Name: "../x", Shards: new(0), Replicas: new(3), Ack: new("none"), MinAck: new("all"), Fsync: new("sometimes"),
-		Storage: new("tape"), MaxAge: ptr(Duration(time.Millisecond)), MaxBytes: new(int64(-1)), SegmentBytes: new(int64(64)),
-		SegmentAge: ptr(Duration(time.Millisecond)), FsyncInterval: ptr(Duration(time.Second)),
+		Storage: new("tape"), MaxAge: new(Duration(time.Millisecond)), MaxBytes: new(int64(-1)), SegmentBytes: new(int64(64)),
+		SegmentAge: new(Duration(time.Millisecond)), FsyncInterval: new(Duration(time.Second)),
 	}
 	_, ps := spec.Log("T", "")
 	var got []string
@@ -62,14 +59,14 @@ func TestTinySettingsNameTheMinimum(t *testing.T) {
 		{func(s *StreamSpec) { s.SegmentBytes, s.MaxBytes = new(int64(8192)), new(int64(8191)) }, "8192"},
 		{func(s *StreamSpec) { s.MaxBytes = new(int64(1000)) }, "1048576"},
 		{func(s *StreamSpec) { s.MaxBytes = new(int64(-1)) }, "1048576"},
-		{func(s *StreamSpec) { s.MaxAge = ptr(Duration(time.Millisecond)) }, "1s"},
-		{func(s *StreamSpec) { s.SegmentAge = ptr(Duration(time.Millisecond)) }, "1s"},
+		{func(s *StreamSpec) { s.MaxAge = new(Duration(time.Millisecond)) }, "1s"},
+		{func(s *StreamSpec) { s.SegmentAge = new(Duration(time.Millisecond)) }, "1s"},
 		{func(s *StreamSpec) { s.Shards = new(1025) }, "1024"},
 		{func(s *StreamSpec) { s.Shards = new(-1) }, "between 1"},
 		{func(s *StreamSpec) { s.Replicas = new(0) }, "minimum of 1"},
 		{func(s *StreamSpec) { s.Replicas = new(3) }, "use replicas 1"},
 		{func(s *StreamSpec) { s.Fsync, s.FsyncInterval = new(FsyncInterval), new(Duration(1)) }, "1ms"},
-		{func(s *StreamSpec) { s.FsyncInterval = ptr(Duration(time.Second)) }, "leave it out"},
+		{func(s *StreamSpec) { s.FsyncInterval = new(Duration(time.Second)) }, "leave it out"},
 		{func(s *StreamSpec) { s.Ack, s.MinAck = new(AckLeader), new(AckQuorum) }, "more than the ack rule"},
 		{func(s *StreamSpec) { s.Ack = new("") }, "not one of"},
 		{func(s *StreamSpec) { s.Name = strings.Repeat("x", 5000) }, NameRule},
@@ -84,7 +81,7 @@ func TestTinySettingsNameTheMinimum(t *testing.T) {
 	for _, ok := range []StreamSpec{
 		{Name: "x", SegmentBytes: new(int64(4096)), MaxBytes: new(int64(4096))},
 		{Name: "x", SegmentBytes: new(int64(0)), MaxBytes: new(int64(0)), MaxAge: new(Duration(0))},
-		{Name: "x", SegmentBytes: new(int64(4 << 30)), Shards: new(1024), MaxAge: ptr(Duration(time.Second))},
+		{Name: "x", SegmentBytes: new(int64(4 << 30)), Shards: new(1024), MaxAge: new(Duration(time.Second))},
 	} {
 		if _, ps := ok.Log("default", "default"); len(ps) != 0 {
 			t.Errorf("%+v: %v", ok, ps)
@@ -113,7 +110,7 @@ func TestPatchChangesOnlyWhatItNames(t *testing.T) {
 	if ps := (&StreamPatch{}).Apply(&l); len(ps) != 0 || l != before {
 		t.Fatalf("an empty patch changed %+v to %+v: %v", before, l, ps)
 	}
-	patch := StreamPatch{MaxAge: ptr(Duration(time.Hour)), Shards: new(4)}
+	patch := StreamPatch{MaxAge: new(Duration(time.Hour)), Shards: new(4)}
 	if ps := patch.Apply(&l); len(ps) != 0 {
 		t.Fatal(ps)
 	}
@@ -264,4 +261,21 @@ func TestSettingsDiffer(t *testing.T) {
 	if ps := SettingsDiffer(&a, &b); len(ps) != 2 || ps[0].String() != "shards: is 1, asked for 2" || ps[1].String() != "max_age: is 0s, asked for 1d" {
 		t.Fatal(ps)
 	}
+}
+
+func FuzzUnits(f *testing.F) {
+	f.Add("1d12h30m")
+	f.Add("64MiB")
+	f.Fuzz(func(t *testing.T, s string) {
+		if d, err := ParseDuration(s); err == nil {
+			if again, err := ParseDuration(Duration(d).String()); err != nil || again != d {
+				t.Errorf("%q is %v, written %q, read %v, %v", s, d, Duration(d), again, err)
+			}
+		}
+		if n, err := ParseBytes(s); err == nil {
+			if again, err := ParseBytes(FormatBytes(n)); err != nil || again != n {
+				t.Errorf("%q is %d, written %q, read %d, %v", s, n, FormatBytes(n), again, err)
+			}
+		}
+	})
 }
