@@ -189,7 +189,8 @@ func TestTruncateIsKeptOrLost(t *testing.T) {
 	ok(t, fsys.SyncDir("/"))
 	ok(t, f.Truncate(2))
 	read := func(c *FS) string { return get(t, c, "a") }
-	want(t, outcomes(t, fsys, read), "ab", "abcd")
+	// The zeros behind the new end may reach the medium before the new end does.
+	want(t, outcomes(t, fsys, read), "ab", "abcd", "ab\x00\x00")
 	ok(t, f.Truncate(4))
 	want(t, outcomes(t, fsys, read), "ab", "abcd", "ab\x00", "ab\x00\x00")
 	ok(t, f.Sync())

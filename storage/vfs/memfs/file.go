@@ -101,6 +101,10 @@ func (f *file) writable(i int64) *block {
 
 func (f *file) truncate(size int64) {
 	if size < f.size {
+		if i := size / blockSize; size%blockSize != 0 && f.blocks[i] != nil {
+			// Real file systems write the zeros behind the new end on their own, and may do so before the cut is kept.
+			clear(f.writable(i)[size%blockSize:])
+		}
 		cutBlocks(f.blocks, size)
 		for i := range f.dirty {
 			if f.blocks[i] == nil {
