@@ -47,8 +47,10 @@ type Config struct {
 	LaneWindow, MaxLaneWindow, ConnWindow, MaxConnWindow uint64
 	// SocketBuffer asked of the kernel for a UDP socket, in each direction (4 MiB).
 	SocketBuffer int
-	// ResetKey lets a restarted broker tell its clients at once that their connections are gone: keep it
-	// across restarts, and secret. Nil: clients of a killed broker notice at the idle timeout.
+	// ResetKey lets a restarted broker tell its clients that their connections are gone, as an answer to
+	// any packet but the smallest: keep it across restarts, and secret. A client that is otherwise silent
+	// sends a Ping frame every KeepAlive, because the transport's own keepalive is too small for it. Nil:
+	// clients of a killed broker notice at the idle timeout.
 	ResetKey *[32]byte
 	// Logger for what an operator should know (discarded).
 	Logger *slog.Logger

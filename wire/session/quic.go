@@ -38,8 +38,12 @@ func (c Config) tls(t *tls.Config) *tls.Config {
 	return t
 }
 
+// connIDLength makes a packet with one Ping frame in it large enough to be answered with a stateless
+// reset (more than 42 bytes), with room to spare.
+const connIDLength = 8
+
 func (c Config) transport(pc net.PacketConn) *quic.Transport {
-	t := &quic.Transport{Conn: pc}
+	t := &quic.Transport{Conn: pc, ConnectionIDLength: connIDLength}
 	if c.ResetKey != nil {
 		t.StatelessResetKey = (*quic.StatelessResetKey)(c.ResetKey)
 	}
