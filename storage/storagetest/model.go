@@ -83,15 +83,17 @@ func (m *Model) Truncate(length uint64) {
 	}
 }
 
-// DropBefore removes whole segments below a sequence, and returns how many.
-func (m *Model) DropBefore(seq uint64) int {
-	dropped := 0
-	for len(m.Bases) > 1 && m.Bases[1] <= seq {
+// DropBefore removes whole segments below a sequence, but never the newest, nor the one before it while the newest has
+// no whole checkpoint and counts for nothing.
+func (m *Model) DropBefore(seq uint64) {
+	keep := 1
+	if _, open := m.OpenCheckpoint(); open {
+		keep = 2
+	}
+	for len(m.Bases) > keep && m.Bases[1] <= seq {
 		m.Batches = m.Batches[m.Bases[1]-m.Bases[0]:]
 		m.Bases = m.Bases[1:]
-		dropped++
 	}
-	return dropped
 }
 
 // OpenCheckpoint returns the base of a newest segment whose checkpoint is not complete: it counts for nothing, and

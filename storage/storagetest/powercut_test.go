@@ -202,13 +202,8 @@ func (c *cutter) drop() {
 	c.do(fmt.Sprintf("drop before %d", seq), next, func() error { _, err := c.l.DropBefore(seq); return err })
 }
 
-const cutFlushed = true
-
 func (c *cutter) truncate() {
 	length := c.m.Length() - c.rng.Uint64N(min(c.m.Length()-c.m.Start(), 12)+1)
-	if !cutFlushed {
-		length = max(length, c.l.State().Flushed)
-	}
 	next := c.m.Clone()
 	next.Truncate(length)
 	if base, open := next.OpenCheckpoint(); open {
