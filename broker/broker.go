@@ -21,6 +21,7 @@ import (
 	"margay.dev/router"
 	"margay.dev/storage"
 	"margay.dev/storage/vfs"
+	"margay.dev/wire/code"
 	"margay.dev/wire/control"
 	"margay.dev/wire/session"
 	"margay.dev/wire/token"
@@ -101,6 +102,11 @@ func (b *Broker) Ready() <-chan struct{} { return b.ready }
 // Verify checks a token with the keys of the newest catalog that the broker has seen.
 func (b *Broker) Verify(tok string) (*token.Claims, error) { return b.keys.Verify(tok) }
 
+// WaitApplied waits until the broker serves what the catalog said at this version.
+func (b *Broker) WaitApplied(ctx context.Context, version uint64) error {
+	return b.host.WaitApplied(ctx, version)
+}
+
 // Report returns the health of the broker's shards.
 func (b *Broker) Report() host.Report { return b.host.Report() }
 
@@ -142,7 +148,7 @@ func (k *keyring) follow(s control.Snapshot) {
 func (k *keyring) Verify(tok string) (*token.Claims, error) {
 	v := k.current.Load()
 	if v == nil {
-		return nil, errors.New("verify token: no signing keys are known yet")
+		return nil, code.New(code.Opening, "the broker has not read the signing keys yet").Retry(50 * time.Millisecond)
 	}
 	return v.Verify(tok)
 }

@@ -74,6 +74,8 @@ type Host struct {
 
 	mu      sync.Mutex
 	report  Report
+	applied uint64        // catalog version that the routing map is of
+	moved   chan struct{} // closed when applied rises
 	running sync.WaitGroup
 }
 
@@ -117,7 +119,7 @@ func New(cfg Config) *Host {
 	return &Host{
 		cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), committer: commit.New(cfg.FlushSlots),
 		space:  &space{fs: cfg.FS, dir: cfg.Dir.Path(), reserve: cfg.Reserve},
-		failed: make(chan *Shard), shards: map[Ref]*Shard{}, configs: map[Ref]*control.Log{}, damaged: map[Ref]error{}, retry: map[Ref]retryOpen{},
+		failed: make(chan *Shard), moved: make(chan struct{}), shards: map[Ref]*Shard{}, configs: map[Ref]*control.Log{}, damaged: map[Ref]error{}, retry: map[Ref]retryOpen{},
 	}
 }
 
@@ -409,7 +411,8 @@ func (h *Host) closeAll() {
 	for _, s := range h.shards {
 		s.close(why)
 	}
-	h.cfg.Table.Swap(router.New(h.snapshot.Version, h.cfg.Node, nil))
+	// The map stays: what it names is closing and says so. Without it every request would be told that
+	// there is no such log, which a client must take for final.
 	done := make(chan struct{})
 	go func() { h.running.Wait(); close(done) }()
 	for {
@@ -501,5 +504,27 @@ func (h *Host) setReport(want map[Ref]*control.Log) {
 	h.metrics.unknown.Set(float64(r.Unknown))
 	h.mu.Lock()
 	h.report = r
+	if h.snapshot.Version > h.applied {
+		h.applied = h.snapshot.Version
+		close(h.moved)
+		h.moved = make(chan struct{})
+	}
 	h.mu.Unlock()
+}
+
+// WaitApplied waits until the routing map is of this catalog version or a later one.
+func (h *Host) WaitApplied(ctx context.Context, version uint64) error {
+	for {
+		h.mu.Lock()
+		applied, moved := h.applied, h.moved
+		h.mu.Unlock()
+		if applied >= version {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }

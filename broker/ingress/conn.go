@@ -4,6 +4,7 @@ package ingress
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -165,6 +166,9 @@ func (c *conn) cancelSubscription(l *session.Lane) {
 // authenticate verifies a token and arms its expiry. Showing another one later renews the connection.
 func (c *conn) authenticate(tok string) (*wire.AuthOk, error) {
 	claims, err := c.srv.cfg.Verifier.Verify(tok)
+	if errors.Is(err, code.Opening) {
+		return nil, err
+	}
 	if err != nil {
 		c.srv.metrics.authFailures.Inc()
 		return nil, code.New(code.Unauthenticated, "the token is not valid")

@@ -168,6 +168,9 @@ func (l *lane) allow(rl *router.Log, found bool, action token.Action) error {
 	if found && claims.Allows(action, rl.Name) {
 		return nil
 	}
+	if l.conn.srv.cfg.Table.Load().Version() == 0 { // nobody can say yet what there is
+		return code.New(code.Opening, "the broker has not read the catalog yet").Retry(retryOpening)
+	}
 	info, _ := l.info(rl)
 	if !found || info == nil || info.Tenant != claims.Tenant {
 		return code.New(code.NotFound, "there is no such log")

@@ -3,16 +3,20 @@
 package node
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"margay.dev/broker"
 	"margay.dev/wire/code"
 	"margay.dev/wire/session"
 	"margay.dev/wire/token"
@@ -53,9 +57,53 @@ func (n *node) routes() http.Handler {
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", n.readyz)
 	mux.Handle("GET /metrics", n.authenticated(promhttp.HandlerFor(n.registry, promhttp.HandlerOpts{})))
-	mux.Handle("/", n.control.Handler())
+	mux.Handle("/", n.settled(n.control.Handler()))
 	return mux
 }
+
+// settled answers a change of the catalog once the broker serves it: who creates a stream and publishes to
+// it at once is not told that there is none.
+func (n *node) settled(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w = &settledWriter{ResponseWriter: w, ctx: r.Context(), broker: n.broker}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// settleWithin bounds the wait: the change is stored whether or not the broker has caught up.
+const settleWithin = 5 * time.Second
+
+type settledWriter struct {
+	http.ResponseWriter
+	ctx    context.Context //nolint:containedctx // the request's, for as long as it is answered
+	broker *broker.Broker
+	wrote  bool
+}
+
+func (w *settledWriter) WriteHeader(status int) {
+	if !w.wrote {
+		w.wrote = true
+		version, err := strconv.ParseUint(strings.Trim(w.Header().Get("ETag"), `"`), 10, 64) // the catalog version of the change
+		if err == nil && status < 300 {
+			ctx, cancel := context.WithTimeout(w.ctx, settleWithin)
+			_ = w.broker.WaitApplied(ctx, version) // late is no failure of the change
+			cancel()
+		}
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *settledWriter) Write(p []byte) (int, error) {
+	if !w.wrote {
+		w.WriteHeader(http.StatusOK)
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (w *settledWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // nodeResource is what belongs to the node and to no tenant: no name begins with an underscore, so only a
 // grant on everything covers it.
