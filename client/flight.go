@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"margay.dev/client/internal/order"
+	"margay.dev/wire"
+	"margay.dev/wire/batch"
+)
+
+// flight is one batch from its first record to its fate. Futures of its records point to it: one allocation serves
+// them all.
+type flight struct {
+	shard uint32
+	// builder holds the records until the batch is first written, encoded its bytes from then on.
+	builder *batch.Builder
+	encoded batch.Batch
+	count   int
+	// charged is what the client's memory bound is charged until done.
+	charged  int64
+	keyless  bool // holds a record without a key: the next batch of those goes to another shard
+	deadline time.Time
+
+	// done is closed when ack or err is final.
+	done chan struct{}
+	ack  Ack // of the first record
+	err  *Error
+}
+
+type item = order.Item[*flight]
+
+// encode makes the bytes for the names the line gave the batch. Sent again under the same names, they are the same
+// bytes.
+func (f *flight) encode(it *item, pool *builders, c Compression) error {
+	if f.encoded != nil && f.encoded.ProducerID() == it.ID && f.encoded.ProducerSequence() == it.Sequence {
+		return nil
+	}
+	b := f.builder
+	if b == nil { // it goes on under a new producer id
+		b = pool.get()
+		if err := refill(b, f.encoded); err != nil {
+			return err
+		}
+	}
+	encoded, err := b.Build(it.ID, it.Sequence, c)
+	if err != nil {
+		return fmt.Errorf("encode batch: %w", err)
+	}
+	f.encoded, f.builder = encoded, nil
+	pool.put(b)
+	return nil
+}
+
+func refill(b *batch.Builder, from batch.Batch) error {
+	records := from.Records()
+	for {
+		var rec batch.Record
+		ok, err := records.Next(&rec)
+		if err != nil {
+			return fmt.Errorf("encode batch again: %w", err)
+		}
+		if !ok {
+			return nil
+		}
+		if err := b.Add(rec); err != nil {
+			return fmt.Errorf("encode batch again: %w", err)
+		}
+	}
+}
+
+// stored sets the fate of the batch: where it lies.
+func (f *flight) stored(p *wire.Published) {
+	f.ack = Ack{
+		Shard: f.shard, Offset: p.BaseOffset, Generation: p.Generation, AppendTime: time.UnixMicro(p.AppendTime),
+		Replicas: int(p.Replicas), Flushed: p.Reached.Has(wire.ReachedFlushed),
+		Committed: p.Reached.Has(wire.ReachedCommitted), Duplicate: p.Reached.Has(wire.ReachedDuplicate),
+	}
+}
+
+// result is the fate of the record at index; only once done is closed.
+func (f *flight) result(index uint32) (Ack, error) {
+	if f.err != nil {
+		return Ack{}, f.err
+	}
+	a := f.ack
+	a.Offset += uint64(index)
+	return a, nil
+}
+
+func (f *flight) wait(ctx context.Context, index uint32) (Ack, error) {
+	select {
+	case <-f.done:
+		return f.result(index)
+	default:
+	}
+	select {
+	case <-f.done:
+		return f.result(index)
+	case <-ctx.Done():
+		return Ack{}, ended(ctx, Unknown, "publish to shard %d: the record goes on without its caller", f.shard)
+	}
+}
+
+// Future is the fate of a record that was accepted for publishing. It is a small value; copy it freely.
+type Future struct {
+	f     *flight
+	index uint32
+	err   *Error // it was not accepted
+}
+
+// Wait returns the acknowledgement. When ctx ends first, the error's class is unknown and the record goes on: Wait
+// again to hear what became of it.
+func (f Future) Wait(ctx context.Context) (Ack, error) {
+	switch {
+	case f.err != nil:
+		return Ack{}, f.err
+	case f.f == nil:
+		return Ack{}, errClosed("an empty future")
+	}
+	return f.f.wait(ctx, f.index)
+}
+
+// Done is closed when Wait no longer waits.
+func (f Future) Done() <-chan struct{} {
+	if f.f == nil {
+		done := make(chan struct{})
+		close(done)
+		return done
+	}
+	return f.f.done
+}
+
+// builders lends batch builders. It keeps a few: as many as a busy publisher fills at a time.
+type builders struct {
+	limits batch.Limits
+	free   chan *batch.Builder
+}
+
+const keepBuilders = 4
+
+func newBuilders(limits batch.Limits) *builders {
+	return &builders{limits: limits, free: make(chan *batch.Builder, keepBuilders)}
+}
+
+func (p *builders) get() *batch.Builder {
+	select {
+	case b := <-p.free:
+		return b
+	default:
+		return batch.NewBuilder(p.limits)
+	}
+}
+
+func (p *builders) put(b *batch.Builder) {
+	b.Reset()
+	select {
+	case p.free <- b:
+	default:
+	}
+}

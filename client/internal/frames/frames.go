@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package frames reads the small frames of a lane in the client; it touches the lane only, and refuses bodies larger
+// than their kind can need, so that a hostile broker gets no memory.
+package frames
+
+import (
+	"margay.dev/wire"
+	"margay.dev/wire/code"
+	"margay.dev/wire/session"
+)
+
+// MaxSmall bounds the body of every frame that carries no batch.
+const MaxSmall = 1 << 20
+
+// Read reads the next frame that this build knows, its body into buf, which grows as needed. Frames of a newer broker
+// are answered as unsupported and passed over.
+func Read(lane *session.Lane, buf []byte) (wire.Header, []byte, error) {
+	h, err := lane.ReadSupported()
+	if err != nil {
+		return h, buf, err
+	}
+	if h.Size > MaxSmall {
+		return h, buf, code.New(code.Protocol, "frame %s: body of %d bytes exceeds %d", h.Type, h.Size, MaxSmall)
+	}
+	buf, err = lane.AppendBody(buf[:0])
+	return h, buf, err
+}
+
+// Error parses the body of an Error frame; what does not parse is an error too.
+func Error(body []byte) error {
+	var e wire.Error
+	if err := e.Parse(body); err != nil {
+		return err
+	}
+	return e.Err()
+}
+
+// Unexpected is the error for a frame that makes no sense where it came.
+func Unexpected(h wire.Header, where string) error {
+	return code.New(code.Protocol, "%s lane: unexpected frame %s", where, h.Type)
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"margay.dev/wire/code"
+	"margay.dev/wire/control"
+)
+
+func namedContext(name string) (*control.Context, error) {
+	if !control.ValidName(name) {
+		return nil, code.New(code.BadRequest, "context %.100q: a name is %s", name, control.NameRule)
+	}
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return nil, code.New(code.NotFound, "context %q: no configuration directory: %w", name, err)
+	}
+	k, err := control.LoadContext(filepath.Join(dir, "margay", "contexts", name+".yaml"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, code.New(code.NotFound, "context %q: %w", name, err)
+	}
+	if err != nil {
+		return nil, code.New(code.BadRequest, "context %q: %w", name, err)
+	}
+	return k, nil
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"margay.dev/client/internal/backoff"
+	"margay.dev/client/internal/frames"
+	"margay.dev/client/internal/link"
+	"margay.dev/wire"
+	"margay.dev/wire/code"
+	"margay.dev/wire/session"
+)
+
+const (
+	retryBase = 20 * time.Millisecond
+	retryCap  = time.Second
+)
+
+// caller asks questions that change nothing, so each may be asked again until it is answered: many at a time over one
+// lane.
+type caller struct {
+	link *link.Link
+	rng  *backoff.Rand
+	wg   sync.WaitGroup
+
+	mu   sync.Mutex
+	lane *requestLane
+}
+
+// requestLane is one lane with what waits for answers on it.
+type requestLane struct {
+	lane *session.Lane
+
+	mu      sync.Mutex
+	next    uint64
+	pending map[uint64]chan<- reply
+	err     error // why the lane is of no more use
+}
+
+type reply struct {
+	typ  wire.Type
+	body []byte
+	err  error
+}
+
+func newCaller(l *link.Link, rng *backoff.Rand) *caller { return &caller{link: l, rng: rng} }
+
+func (c *caller) wait() { c.wg.Wait() }
+
+// call asks until it gets an answer or an error that asking again does not change. ctx has a deadline.
+func (c *caller) call(ctx context.Context, request, answer wire.Frame) *Error {
+	wait := backoff.Backoff{Rand: c.rng, Base: retryBase, Cap: retryCap}
+	for {
+		err := c.once(ctx, request, answer)
+		if err == nil || err.Class == Fatal {
+			return err
+		}
+		t := time.NewTimer(max(wait.Next(), err.RetryAfter))
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			out := *err
+			out.Class = Refused // a question changes nothing
+			return &out
+		}
+	}
+}
+
+func (c *caller) once(ctx context.Context, request, answer wire.Frame) *Error {
+	l, err := c.open(ctx)
+	if err != nil {
+		return code.From(err)
+	}
+	r := l.ask(ctx, request)
+	if r.err != nil {
+		return code.From(r.err)
+	}
+	if r.typ != answer.Type() {
+		return code.New(code.Protocol, "%s answered with %s", request.Type(), r.typ)
+	}
+	if err := answer.Parse(r.body); err != nil {
+		return code.New(code.Protocol, "%s: %w", request.Type(), err)
+	}
+	return nil
+}
+
+// open returns the lane in use, or opens one.
+func (c *caller) open(ctx context.Context) (*requestLane, error) {
+	conn, err := c.link.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	l := c.lane
+	c.mu.Unlock()
+	if l.usable() {
+		return l, nil
+	}
+	lane, err := conn.OpenLane(ctx)
+	if err != nil {
+		return nil, unavailable("open lane", err)
+	}
+	l = &requestLane{lane: lane, pending: map[uint64]chan<- reply{}}
+	c.wg.Go(l.read)
+	c.mu.Lock()
+	// Two may open one at the same time: the second stays in use, the first serves its caller and ends with its
+	// connection.
+	c.lane = l
+	c.mu.Unlock()
+	return l, nil
+}
+
+func (l *requestLane) usable() bool {
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err == nil
+}
+
+func (l *requestLane) ask(ctx context.Context, request wire.Frame) reply {
+	ch := make(chan reply, 1)
+	l.mu.Lock()
+	if l.err != nil {
+		l.mu.Unlock()
+		return reply{err: l.err}
+	}
+	l.next++
+	corr := l.next
+	l.pending[corr] = ch
+	l.mu.Unlock()
+	if err := l.lane.SendFrame(corr, request); err != nil {
+		l.forget(corr)
+		return reply{err: unavailable("send "+request.Type().String(), err)}
+	}
+	select {
+	case r := <-ch:
+		return r
+	case <-ctx.Done():
+		l.forget(corr)
+		return reply{err: ended(ctx, Refused, "%s", request.Type())}
+	}
+}
+
+func (l *requestLane) forget(corr uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.pending, corr)
+}
+
+// read passes answers to those who wait, until the lane ends.
+func (l *requestLane) read() {
+	err := l.readAll()
+	l.mu.Lock()
+	l.err = unavailable("the connection was lost", err)
+	pending := l.pending
+	l.pending = nil
+	l.mu.Unlock()
+	for _, ch := range pending {
+		ch <- reply{err: l.err}
+	}
+	l.lane.Reset(code.Cancelled)
+}
+
+func (l *requestLane) readAll() error {
+	for {
+		h, body, err := frames.Read(l.lane, nil)
+		if err != nil {
+			return err
+		}
+		r := reply{typ: h.Type, body: body}
+		if h.Type == wire.TypeError {
+			var e wire.Error
+			if err := e.Parse(body); err != nil {
+				return err
+			}
+			if h.Corr == 0 {
+				return e.Err() // about the lane as a whole
+			}
+			r.err = e.Err()
+		}
+		l.mu.Lock()
+		ch := l.pending[h.Corr]
+		delete(l.pending, h.Corr)
+		l.mu.Unlock()
+		if ch != nil {
+			ch <- r
+		}
+	}
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"margay.dev/wire"
+	"margay.dev/wire/batch"
+	"margay.dev/wire/code"
+)
+
+// shardState is where a subscription stands in one shard, on both sides of the inbox. The receiving side belongs to
+// the subscription's goroutine; it decides what is new, so that a resumed subscription neither repeats nor skips.
+type shardState struct {
+	id     uint32
+	start  wire.Start // what to ask for until the broker said where that is
+	placed bool
+	// receive is the offset of the next record to come, received the generation of the one before it.
+	receive, received uint64
+	// With bounded, records at end and above are not for this subscription.
+	end     uint64
+	bounded bool
+	over    bool
+
+	// The reader's side, under Subscription.turn.
+	next, generation uint64
+	gap              *Gap // to be told with the next record
+}
+
+// resume is what to ask the broker for.
+func (s *shardState) resume() wire.Start {
+	if !s.placed {
+		return s.start
+	}
+	return wire.Start{Shard: s.id, Kind: wire.StartOffset, At: s.receive, Generation: s.received}
+}
+
+// place takes the broker's word for where the shard begins, and with untilMark where it ends. What it says when the
+// subscription resumes changes neither.
+func (s *shardState) place(at wire.Started, untilMark bool) {
+	if !s.placed {
+		s.placed = true
+		s.receive, s.received = at.Offset, at.Generation
+		if s.start.Kind == wire.StartOffset {
+			// The generation that the position was taken at finds a cut; the shard's present one would hide it.
+			s.received = s.start.Generation
+		}
+		s.next, s.generation = s.receive, s.received
+	}
+	if untilMark && !s.bounded {
+		s.bounded, s.end = true, at.Latest
+		s.over = s.receive >= s.end
+	}
+}
+
+// deliver takes a batch; ok is false when nothing in it is new.
+func (s *shardState) deliver(b batch.Batch, size int) (e entry, ok bool) {
+	from, to := max(b.BaseOffset(), s.receive), b.NextOffset()
+	if s.over || b.IsControl() || to <= s.receive {
+		return entry{}, false
+	}
+	s.receive, s.received = to, b.Generation()
+	if s.bounded && to >= s.end {
+		to, s.over = s.end, true
+	}
+	if from >= to {
+		return entry{}, false
+	}
+	return entry{
+		kind: entryRecords, shard: s, batch: b, from: from, to: to, generation: b.Generation(), cost: int64(size),
+	}, true
+}
+
+// skip takes a range that will not come.
+func (s *shardState) skip(from, to uint64, reason GapReason) (e entry, ok bool) {
+	from = max(from, s.receive)
+	if s.bounded {
+		to = min(to, s.end)
+	}
+	if s.over || to <= from {
+		return entry{}, false
+	}
+	s.receive = to
+	s.over = s.bounded && to >= s.end
+	return entry{kind: entryGap, shard: s, from: from, to: to, reason: reason}, true
+}
+
+// progress takes the word that nothing for this subscription lies below next.
+func (s *shardState) progress(next, generation uint64) (e entry, ok bool) {
+	if s.over || next < s.receive || next == s.receive && generation == s.received {
+		return entry{}, false
+	}
+	s.receive, s.received = next, generation
+	if s.bounded && next >= s.end {
+		next, s.over = s.end, true
+	}
+	return entry{kind: entryProgress, shard: s, to: next, generation: generation}, true
+}
+
+// cut goes back to at: what lay from there on is not in the log any more.
+func (s *shardState) cut(at, generation uint64) (e entry, ok bool) {
+	from, to := at, s.receive
+	s.receive, s.received = at, generation
+	if from >= to {
+		return entry{}, false
+	}
+	return entry{kind: entryGap, shard: s, from: from, to: to, reason: GapCut}, true
+}
+
+// outOfRange moves to the earliest offset there is, if the broker's word allows that; retention cannot have removed
+// what was never written.
+func (s *shardState) outOfRange(d *code.Details) (e entry, ok bool) {
+	earliest, known := d.Get(code.DetailEarliest)
+	at := s.resume()
+	if !known || at.Kind != wire.StartOffset || at.At >= earliest {
+		return entry{}, false
+	}
+	if !s.placed {
+		s.placed, s.receive = true, at.At
+		s.next = at.At
+	}
+	s.received = 0
+	return s.skip(at.At, earliest, GapRetention)
+}
+
+// told merges a gap with one that no record has carried yet. Called under Subscription.turn.
+func (s *shardState) told(e *entry) {
+	g := &Gap{From: e.from, To: e.to, Reason: e.reason}
+	if s.gap != nil {
+		g.From, g.To = min(g.From, s.gap.From), max(g.To, s.gap.To)
+		if s.gap.Reason == GapCut {
+			g.Reason = GapCut
+		}
+	}
+	s.gap = g
+}
