@@ -92,6 +92,9 @@ func (l *Disk) cutInto(s *seg, behind []*seg, length uint64) (err error) {
 		h = newHandle(f)
 	}
 	scan, err := segment.Read(h.file, s.Size, segment.Options{Base: s.Base, Stop: length})
+	if err == nil && scan.Checkpoint == 0 && !scan.Cursor.InCheckpoint() {
+		err = fmt.Errorf("segment %s was saved by a repair and has no checkpoint to go on from: %w", segment.Name(s.Base), ErrInvalid)
+	}
 	if err == nil && scan.Cursor.Sequence != length {
 		err = &CorruptError{
 			File: name, Pos: scan.Summary.Size, Sequence: scan.Cursor.Sequence, Offset: scan.Cursor.Offset,

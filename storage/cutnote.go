@@ -36,7 +36,8 @@ func writeCutNote(fsys vfs.FS, dir string, length uint64) error {
 	return vfs.WriteFile(fsys, path.Join(dir, CutNoteName), append(b, '\n'))
 }
 
-func readCutNote(fsys vfs.FS, dir string) (*uint64, error) {
+// ReadCutNote returns the length that a truncation under way cuts to, nil when there is none.
+func ReadCutNote(fsys vfs.FS, dir string) (*uint64, error) {
 	name := path.Join(dir, CutNoteName)
 	b, err := vfs.ReadFile(fsys, name, maxCutNoteBytes)
 	if errors.Is(err, ErrNotExist) {

@@ -171,7 +171,7 @@ func (r *opening) newest() error {
 
 // bounds returns the length that is known to be flushed and the one to stop at, 0 for neither.
 func (r *opening) bounds() (floor, stop uint64, err error) {
-	if r.cut, err = readCutNote(r.l.o.FS, r.l.o.Dir); err != nil {
+	if r.cut, err = ReadCutNote(r.l.o.FS, r.l.o.Dir); err != nil {
 		return 0, 0, err
 	}
 	to := r.l.o.CutTo

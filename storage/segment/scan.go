@@ -55,6 +55,8 @@ type Options struct {
 	Stop uint64
 	// Visit, when set, gets every batch of the run and its position. The bytes are valid during the call.
 	Visit func(b batch.Batch, pos int64) error
+	// Beyond, when set, gets every sound batch behind damage and its position, likewise.
+	Beyond func(b batch.Batch, pos int64) error
 }
 
 // windowSize is how much a scan reads at a time.
@@ -223,6 +225,11 @@ func (s *scanner) beyond() error {
 			continue
 		}
 		s.out.Beyond.add(b, pos)
+		if s.o.Beyond != nil {
+			if err := s.o.Beyond(b, pos); err != nil {
+				return err
+			}
+		}
 		pos += int64(len(b))
 	}
 	return nil
