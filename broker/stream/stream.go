@@ -205,8 +205,8 @@ func (s *Subscription) Serve(ctx context.Context) *wire.End {
 	defer progress.Stop()
 	for {
 		more, err := s.turn()
-		if err == nil {
-			err = s.flush()
+		if e := s.flush(); err == nil { // an end comes behind what was delivered before it
+			err = e
 		}
 		if err != nil {
 			return s.end(err)

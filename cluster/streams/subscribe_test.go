@@ -61,6 +61,26 @@ func TestLongReplay(t *testing.T) {
 	}
 }
 
+// A subscription until the mark delivers all that was committed at its start, and ends without an error.
+func TestUntilMark(t *testing.T) {
+	n := margaytest.Start(t)
+	create(t, n, control.StreamSpec{Name: "s", Shards: ptr(4)})
+	c := n.Connect()
+	for _, want := range []int{0, 20, 3000} {
+		fill(t, c, "s", 0, want)
+		got := 0
+		for _, err := range subscribe(t, c, "s", client.FromEarliest(), client.UntilMark()).Records(within(t)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got++
+		}
+		if want += map[int]int{3000: 20}[want]; got != want {
+			t.Errorf("%d records until the mark, want %d", got, want)
+		}
+	}
+}
+
 // SB-04: subscribers that start anywhere while records are published each see a contiguous run from their
 // start.
 func TestJoinBetweenHistoryAndLive(t *testing.T) {
