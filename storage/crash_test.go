@@ -14,7 +14,7 @@ import (
 	"margay.dev/wire/batch"
 )
 
-var crashSeeds = flag.Int("crash-seeds", 60, "how many seeds TestPowerCuts runs")
+var crashSeeds = flag.Int("crash-seeds", 25, "how many seeds TestPowerCuts runs")
 
 // TestPowerCuts appends, flushes, rolls, cuts and drops at random, cuts the power at random, and demands of what is opened
 // then: everything that was flushed, and of the rest a prefix of what was appended.

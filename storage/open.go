@@ -38,7 +38,9 @@ type Cut struct {
 }
 
 // Open opens the log in a directory and repairs a torn tail. It reads the newest segment, of the others only headers,
-// sizes and indexes. replay, which may be nil, gets every batch of the newest segment in order, its checkpoint first.
+// sizes and indexes. replay, which may be nil, gets every batch of the newest segment in order, its checkpoint first, while
+// it is read; the bytes are valid during the call. When Open fails, what was replayed is void, except that nothing has been
+// when it fails with ErrNotExist.
 //
 // It fails with ErrNotExist when there is no log, with a *CorruptError when flushed data is damaged, and with
 // ErrNewerFormat or ErrForeign; then no byte of any segment has been changed.
@@ -47,16 +49,10 @@ func Open(o Options, replay func(batch.Batch) error) (*Disk, Report, error) {
 	if err != nil {
 		return nil, Report{}, err
 	}
-	r := opening{l: l}
+	r := opening{l: l, replay: replay}
 	if err := r.open(); err != nil {
 		r.release()
 		return nil, Report{}, fmt.Errorf("open log %s: %w", o.Dir, err)
-	}
-	if replay != nil {
-		if err := l.Replay(replay); err != nil {
-			r.release()
-			return nil, Report{}, fmt.Errorf("open log %s: %w", o.Dir, err)
-		}
 	}
 	return l, r.report, nil
 }
@@ -64,6 +60,7 @@ func Open(o Options, replay func(batch.Batch) error) (*Disk, Report, error) {
 // opening is the state of one Open: it plans first, and touches nothing before the plan is whole.
 type opening struct {
 	l       *Disk
+	replay  func(batch.Batch) error
 	bases   []uint64 // of the segment files, ascending
 	indexes []uint64 // of the index files
 	temps   []string
@@ -206,10 +203,45 @@ func (r *opening) scanNewest(base, stop uint64) error {
 		return err
 	}
 	r.file, r.size = f, size
-	if r.scan, err = segment.Read(f, size, segment.Options{Base: base, Stop: stop}); err != nil {
-		return fmt.Errorf("scan %s: %w", segment.Name(base), err)
+	if r.scan, err = segment.Read(f, size, segment.Options{Base: base, Stop: stop, Visit: r.visitor(f, size)}); err != nil {
+		return fmt.Errorf("read %s: %w", segment.Name(base), err)
 	}
 	return r.foreign(base, r.scan)
+}
+
+// visitor replays while the segment is read, so that it is read once. What comes before the checkpoint is complete is held
+// back: until then the whole segment may be dropped, and another be replayed in its place. Afterwards every batch of the
+// run stays, or the open fails.
+func (r *opening) visitor(f vfs.File, size int64) func(batch.Batch, int64) error {
+	head, err := segment.NewWindow(f, size, 1).Bytes(0, segment.HeaderSize)
+	if err == nil {
+		_, err = segment.ParseHeader(head)
+	}
+	if r.replay == nil || err != nil {
+		return nil // without a header no segment stays
+	}
+	complete := false
+	var held []batch.Batch
+	return func(b batch.Batch, _ int64) error {
+		if complete {
+			return r.replay(b)
+		}
+		part, ok := b.CheckpointPart()
+		if !ok {
+			return nil // a segment that does not begin with a checkpoint is refused
+		}
+		held = append(held, slices.Clone(b))
+		if complete = part.Last(); !complete {
+			return nil
+		}
+		for _, b := range held {
+			if err := r.replay(b); err != nil {
+				return err
+			}
+		}
+		held = nil
+		return nil
+	}
 }
 
 func (r *opening) openFile(base uint64, open func(string) (vfs.File, error)) (vfs.File, int64, error) {
@@ -234,7 +266,35 @@ func (r *opening) foreign(base uint64, s segment.Scan) error {
 }
 
 func (r *opening) corrupt(base uint64, v recovery.Verdict) error {
+	if v.Sequence == base && v.Offset == 0 {
+		v.Offset = r.baseOffset(base)
+	}
 	return &CorruptError{File: r.l.path(segment.Name(base)), Pos: v.Position, Sequence: v.Sequence, Offset: v.Offset, Reason: v.Reason}
+}
+
+// baseOffset asks the segment before this one where it ends, when this one's first batch cannot be read; 0 when that
+// cannot be told either.
+func (r *opening) baseOffset(base uint64) uint64 {
+	if g, ok := gapEndingAt(r.l.gaps, base); ok {
+		return g.ToOffset
+	}
+	i := slices.Index(r.bases, base)
+	if i < 1 {
+		return 0
+	}
+	if s, _, err := r.l.loadSummary(r.bases[i-1]); err == nil && s.Next == base {
+		return s.NextOffset
+	}
+	f, size, err := r.openFile(r.bases[i-1], r.l.o.FS.OpenRead)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = f.Close() }() // nothing is written through it
+	scan, err := segment.Read(f, size, segment.Options{Base: r.bases[i-1]})
+	if err != nil || scan.Cursor.Sequence != base {
+		return 0
+	}
+	return scan.Cursor.Offset
 }
 
 // gapBehind returns a gap behind the newest segment.
@@ -312,136 +372,4 @@ func (r *opening) current(f vfs.File, s segment.Summary, last segment.Entry) boo
 	head, n, err := w.Head(last.Position)
 	return err == nil && last.Position+int64(n) == s.Size && head.Sequence() == s.Next-1 && head.Generation() == s.Generation &&
 		head.NextOffset() == s.NextOffset && head.AppendTime() == s.LastTime
-}
-
-// act carries out the plan.
-func (r *opening) act() error {
-	l := r.l
-	for _, base := range r.drop {
-		name := l.path(segment.Name(base))
-		if err := l.removeSegment(base); err != nil {
-			return err
-		}
-		r.report.Dropped = append(r.report.Dropped, name)
-		l.log.Warn("segment is removed: it never came to hold anything that was flushed", "file", name)
-	}
-	if r.file == nil {
-		return nil
-	}
-	if err := r.cutTail(); err != nil {
-		return err
-	}
-	if err := r.rewrite(); err != nil {
-		return err
-	}
-	if err := l.makeDir(); err != nil { // whoever made it may have been killed before its name was flushed
-		return err
-	}
-	if err := l.o.FS.SyncDir(l.o.Dir); err != nil {
-		return err
-	}
-	if r.cut != nil {
-		if err := l.removeCutNote(); err != nil { // before anything is appended that it would cut
-			return err
-		}
-	}
-	r.install()
-	r.tidy()
-	return nil
-}
-
-func (r *opening) cutTail() error {
-	end := r.scan.Summary.Size
-	if end == r.size {
-		return nil
-	}
-	if err := r.file.Truncate(end); err != nil {
-		return fmt.Errorf("cut tail: %w", err)
-	}
-	if r.verdict.Action != recovery.Cut {
-		return nil
-	}
-	c := &Cut{
-		File: r.l.path(segment.Name(r.scan.Summary.Base)), Pos: end, Bytes: r.size - end,
-		Sequence: r.verdict.Sequence, Offset: r.verdict.Offset, Reason: r.verdict.Reason,
-	}
-	r.report.Tail = c
-	r.l.log.Warn("torn tail is cut", "file", c.File, "position", c.Pos, "bytes", c.Bytes, "sequence", c.Sequence, "reason", c.Reason)
-	return nil
-}
-
-// rewrite writes again, in place and byte for byte, what lies behind the last provable flush, and flushes it. After a
-// flush that failed the kernel calls the pages clean: reading shows them, a flush alone would pass them by, and they would
-// be gone after a power cut although this open counted them.
-func (r *opening) rewrite() error {
-	end := r.scan.Summary.Size
-	from, ok := segment.BySequence(r.scan.Sparse.Entries, r.verdict.Proven)
-	if !ok {
-		from = segment.Entry{Sequence: r.scan.Summary.Base, Position: segment.HeaderSize}
-	}
-	w := segment.NewWindow(r.file, end, replayChunk)
-	pos := from.Position
-	for seq := from.Sequence; seq < r.verdict.Proven && pos < end; seq++ {
-		_, n, err := w.Head(pos)
-		if err != nil {
-			return fmt.Errorf("rewrite tail: %w", err)
-		}
-		pos += int64(n)
-	}
-	if r.verdict.Proven <= r.scan.Summary.Base {
-		pos = 0 // not even the checkpoint is proven, nor the header before it
-	}
-	for pos < end {
-		b, err := w.Bytes(pos, replayChunk)
-		if err != nil {
-			return fmt.Errorf("rewrite tail: %w", err)
-		}
-		if pos, err = writeAt(r.file, b, pos); err != nil {
-			return fmt.Errorf("rewrite tail: %w", err)
-		}
-		r.report.Rewritten += int64(len(b))
-	}
-	if err := r.file.Sync(); err != nil {
-		return fmt.Errorf("flush tail: %w", err)
-	}
-	return nil
-}
-
-// install makes the log of what was found. All of it is flushed now.
-func (r *opening) install() {
-	l := r.l
-	active := &seg{linked: true}
-	l.segs = append(r.sealed, active)
-	l.adopt(active, r.scan, newHandle(r.file))
-	r.goOnBehindGap()
-}
-
-func (r *opening) goOnBehindGap() {
-	c := &r.l.cursor
-	if g := r.tailGap; g != nil {
-		c.Sequence, c.Offset = g.ToSequence, g.ToOffset
-		c.Generation, c.AppendTime = max(c.Generation, g.Generation), max(c.AppendTime, g.AppendTime)
-	}
-	r.l.flushed, r.l.flushedOffset = c.Sequence, c.Offset
-}
-
-// tidy keeps the derived files in order. Nothing depends on it, so nothing here fails an open.
-func (r *opening) tidy() {
-	l := r.l
-	for _, x := range r.rebuilt {
-		l.writeIndex(x)
-		r.report.Rebuilt = append(r.report.Rebuilt, l.path(segment.IndexName(x.Summary.Base)))
-	}
-	var stray []string
-	for _, base := range r.indexes {
-		// The newest segment has none; one that an earlier sealing left is stale as soon as the segment goes on.
-		if !slices.ContainsFunc(r.sealed, func(s *seg) bool { return s.Base == base }) {
-			stray = append(stray, segment.IndexName(base))
-		}
-	}
-	for _, name := range append(stray, r.temps...) {
-		if err := removeFile(l.o.FS, l.path(name)); err != nil {
-			l.log.Warn("stray file is not removed", "file", name, "error", err)
-		}
-	}
 }

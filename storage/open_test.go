@@ -329,6 +329,9 @@ func TestUnbornNewestSegment(t *testing.T) {
 	for k := 1; k < len(two); k += 7 {
 		cases["cut "+string(rune('0'+k%10))] = two[:k]
 	}
+	header := bytes.Clone(two)
+	header[5] ^= 1
+	cases["whole but for the header"] = header
 	second := bytes.Clone(two)
 	second[segment.HeaderSize+20] ^= 1 // of two parts only the second reached the disk
 	cases["second part only"] = second
@@ -336,9 +339,17 @@ func TestUnbornNewestSegment(t *testing.T) {
 		fs := fs.Crash(nil)
 		put(t, fs, segment.Name(next), data)
 		put(t, fs, segment.IndexName(next+50), []byte("stray"))
-		l, d, report := open(t, fs)
+		var replayed []byte
+		d, report, err := storage.Open(options(fs), func(b batch.Batch) error { replayed = append(replayed, b...); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := &leader{t: t, log: d, gen: 1, time: 5000}
 		if got := all(t, d); !bytes.Equal(got, want) || len(report.Dropped) != 1 || report.Tail != nil {
 			t.Errorf("%s: %+v", name, report)
+		}
+		if newest := d.Segments()[1]; !bytes.HasSuffix(want, replayed) || int64(len(replayed)) != newest.Bytes-segment.HeaderSize {
+			t.Errorf("%s: %d bytes were replayed of %d", name, len(replayed), newest.Bytes)
 		}
 		l.must(l.checkpoint(1)...)
 		l.must(l.records(1)...)

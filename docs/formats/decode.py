@@ -307,6 +307,126 @@ def headers_size(headers):
     return sum(max(1, -(-n.bit_length() // 7)) for n in sizes) + sum(sizes[1:])
 
 
+# ---- segment.md ----------------------------------------------------------------------------------------------
+
+
+def check_segment(raw, want):
+    return read_index(raw) if want["form"] == "index" else read_segment(raw)
+
+
+def read_file_header(raw, magic, size):
+    """What segment and index files have in common; returns a cursor behind the log id."""
+    need(len(raw) >= size, "short")
+    need(raw[:8] == magic, "magic")
+    need(crc32c(raw[: size - 4]) == struct.unpack("<I", raw[size - 4 : size])[0], "checksum")
+    c = Cursor(raw[8:size])
+    version, flags, shard = c.fixed("H"), c.fixed("H"), c.fixed("I")
+    return c, version == 1 and flags == 0, {"log": c.take(16).hex(), "shard": shard, "base": c.fixed("Q")}
+
+
+def read_segment(raw):
+    c, known, header = read_file_header(raw, b"MARGAYSG", 48)
+    need(known and c.fixed("I") == 0, "newer")
+    out = {"header": header}
+    pos, tail, run = 48, SegmentTail(header["base"]), []
+    while pos < len(raw):
+        batch = stored_at(raw, pos)
+        if batch is None or not tail.accepts(batch):
+            # Nothing is read of the offset of a segment's first batch: the control batch behind it has the same.
+            out["damage"] = {"position": pos, "sequence": tail.sequence, "offset": tail.offset or 0}
+            break
+        run.append(placed(pos, batch))
+        tail.take(batch)
+        pos += batch["size"]
+    beyond = find_beyond(raw, pos, tail) if pos < len(raw) else []
+    if beyond and not run and beyond[0]["sequence"] == tail.sequence + 1:
+        out["damage"]["offset"] = beyond[0]["offset"]
+    return out | {k: v for k, v in (("batches", run), ("beyond", beyond)) if v}
+
+
+def stored_at(raw, pos):
+    """The header of the sound batch at pos, or None."""
+    try:
+        return read_batch(raw[pos:], "stored")["header"] | {"next": next_offset(raw, pos)}
+    except Refused:
+        return None
+
+
+def next_offset(raw, pos):
+    base, attributes, count = (struct.unpack_from(f, raw, pos + at)[0] for f, at in (("<Q", 16), ("<H", 58), ("<I", 60)))
+    return base if attributes & 4 else base + count
+
+
+def placed(pos, batch):
+    out = {"position": pos, "sequence": batch["sequence"], "offset": batch["base_offset"]}
+    return out | {k: batch[k] for k in ("append_time", "flushed") if batch[k]}
+
+
+class SegmentTail:
+    """What may come next in a run of batches."""
+
+    def __init__(self, base):
+        self.sequence, self.offset, self.generation, self.time = base, None, 0, -(1 << 63)
+
+    def accepts(self, batch):
+        return (
+            batch["sequence"] == self.sequence
+            and batch["flushed"] <= batch["sequence"]
+            and self.offset in (None, batch["base_offset"])
+            and batch["generation"] >= self.generation
+            and batch["append_time"] >= self.time
+        )
+
+    def take(self, batch):
+        self.sequence, self.offset = batch["sequence"] + 1, batch["next"]
+        self.generation, self.time = batch["generation"], batch["append_time"]
+
+
+def find_beyond(raw, damage, tail):
+    """Sound batches behind damage, found by their magic, that can be later batches of this log."""
+    found, pos, least, offset = [], damage + 1, tail.sequence, tail.offset or 0
+    while (at := raw.find(b"MGB1", pos + 4)) >= 0:
+        pos = at - 4
+        batch = stored_at(raw, pos)
+        if batch is None or not (
+            least <= batch["sequence"] <= tail.sequence + (pos - damage) // 96
+            and batch["flushed"] <= batch["sequence"]
+            and batch["base_offset"] >= offset
+            and batch["generation"] >= tail.generation
+        ):
+            pos += 1
+            continue
+        found.append(placed(pos, batch))
+        least, offset = batch["sequence"] + 1, batch["next"]
+        pos += batch["size"]
+    return found
+
+
+def read_index(raw):
+    c, known, header = read_file_header(raw, b"MARGAYIX", 112)
+    need(known, "newer")
+    for name, fmt in (
+        ("base_offset", "Q"),
+        ("size", "q"),
+        ("generation", "Q"),
+        ("last", "Q"),
+        ("next_offset", "Q"),
+        ("last_time", "q"),
+        ("first_time", "q"),
+    ):
+        header[name] = c.fixed(fmt)
+    count, crc = c.fixed("I"), c.fixed("I")
+    need(0 < count <= 1 << 19 and len(raw) == 112 + 32 * count, "index")
+    need(crc32c(raw[112:]) == crc, "checksum")
+    entries = []
+    for at in range(112, len(raw), 32):
+        offset, time, sequence, position = struct.unpack("<QqQq", raw[at : at + 32])
+        entry = {"position": position, "sequence": sequence, "offset": offset}
+        entries.append(entry | ({"append_time": time} if time else {}))
+    need(entries[0]["sequence"] == header["base"] and entries[-1]["sequence"] == header["last"], "index")
+    return {"header": header, "entries": entries}
+
+
 # ---- hash.json -----------------------------------------------------------------------------------------------
 
 P1, P2, P3, P4, P5 = (
@@ -361,7 +481,7 @@ def check_hashes(path):
 # ---- all vectors ---------------------------------------------------------------------------------------------
 
 # One reader for each directory of vectors: reader(bytes, wanted meaning) -> meaning; raises Refused(rule).
-READERS = {"batch": check_batch}
+READERS = {"batch": check_batch, "segment": check_segment}
 
 
 def check_vector(reader, path):

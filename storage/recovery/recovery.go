@@ -61,6 +61,9 @@ func Newest(s segment.Scan, floor uint64) Verdict {
 		Position: s.Summary.Size, Sequence: s.Cursor.Sequence, Offset: s.Cursor.Offset,
 		Proven: max(base, s.Flushed, floor),
 	}
+	if s.Damage != nil {
+		v.Offset = s.Damage.Offset
+	}
 	if isNewer(s) {
 		v.Action, v.Reason = Newer, "written by a newer release"
 		return v
@@ -122,7 +125,7 @@ func Sealed(s segment.Scan, next, nextOffset uint64) Verdict {
 		v.Action, v.Reason = Refuse, s.HeaderErr.Error()
 		v.Position, v.Sequence = 0, s.Summary.Base
 	case s.Damage != nil:
-		v.Action, v.Reason = Refuse, s.Damage.Err.Error()
+		v.Action, v.Reason, v.Offset = Refuse, s.Damage.Err.Error(), s.Damage.Offset
 	case s.Cursor.Sequence != next:
 		v.Action, v.Reason = Refuse, fmt.Sprintf("ends at sequence %d, the next segment begins at %d", s.Cursor.Sequence, next)
 	case s.Cursor.Offset != nextOffset:

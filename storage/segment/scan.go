@@ -39,13 +39,14 @@ type Damage struct {
 
 // Beyond are the sound batches behind damage, found by their magic.
 type Beyond struct {
-	Batches  int
-	Data     int    // those that are not part of a checkpoint
-	Flushed  uint64 // the highest flushed length that one of them tells
-	First    uint64 // sequence of the first
-	Position int64  // of the first
-	Next     uint64 // sequence after the last
-	Offset   uint64 // next offset after the last
+	Batches     int
+	Data        int    // those that are not part of a checkpoint
+	Flushed     uint64 // the highest flushed length that one of them tells
+	First       uint64 // sequence of the first
+	FirstOffset uint64
+	Position    int64  // of the first
+	Next        uint64 // sequence after the last
+	Offset      uint64 // next offset after the last
 }
 
 // Options of a scan.
@@ -77,6 +78,9 @@ func Read(r io.ReaderAt, size int64, o Options) (Scan, error) {
 	if s.out.Damage != nil {
 		if err := s.beyond(); err != nil {
 			return Scan{}, err
+		}
+		if y := s.out.Beyond; s.out.Batches == 0 && y.Batches > 0 && y.First == s.out.Damage.Sequence+1 {
+			s.out.Damage.Offset = y.FirstOffset // a segment's first batch is a control batch, which takes none
 		}
 	}
 	return s.out, nil
@@ -248,7 +252,7 @@ func (s *scanner) plausible(b batch.Batch, pos int64) bool {
 
 func (y *Beyond) add(b batch.Batch, pos int64) {
 	if y.Batches == 0 {
-		y.First, y.Position = b.Sequence(), pos
+		y.First, y.FirstOffset, y.Position = b.Sequence(), b.BaseOffset(), pos
 	}
 	y.Batches++
 	if !b.IsCheckpoint() {

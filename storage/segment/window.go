@@ -32,15 +32,22 @@ func (w *Window) Bytes(pos int64, n int) ([]byte, error) {
 		return w.buf[pos-w.from:][:n], nil
 	}
 	want := int(min(int64(max(n, w.chunk)), w.size-pos))
-	if cap(w.buf) < want {
-		w.buf = make([]byte, want)
+	var have []byte // what the buffer holds from pos on is kept, so that no byte is read twice on the way forward
+	if pos >= w.from && pos < w.from+int64(len(w.buf)) {
+		have = w.buf[pos-w.from:]
 	}
-	w.buf, w.from = w.buf[:want], pos
-	got, err := w.r.ReadAt(w.buf, pos)
-	if got < want && err == nil {
-		err = io.ErrUnexpectedEOF
+	buf := w.buf[:cap(w.buf)]
+	if len(buf) < want {
+		buf = make([]byte, want)
 	}
-	if got < want {
+	buf = buf[:want]
+	kept := copy(buf, have)
+	w.buf, w.from = buf, pos
+	got, err := w.r.ReadAt(buf[kept:], pos+int64(kept))
+	if got += kept; got < want {
+		if err == nil {
+			err = io.ErrUnexpectedEOF
+		}
 		w.buf = w.buf[:0]
 		return nil, fmt.Errorf("read %d bytes at %d: %w", want, pos, err)
 	}
