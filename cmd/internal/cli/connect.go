@@ -5,10 +5,12 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"margay.dev/client"
 	"margay.dev/cmd/internal/exit"
+	"margay.dev/wire/code"
 )
 
 // connect opens the data plane within the timeout. The caller closes the client.
@@ -31,4 +33,17 @@ func (a *app) connect(ctx context.Context, t *target, options ...client.Option) 
 		return nil, exit.NoAnswer(err, address)
 	}
 	return c, nil
+}
+
+// aboutStream says which stream an error is about, and that one that is not there can be made.
+func aboutStream(err error, name string) error {
+	f := &exit.Failure{Err: fmt.Errorf("stream %s: %w", name, err)}
+	if errors.Is(err, code.NotFound) {
+		f.Do = createFirst(name)
+	}
+	return f
+}
+
+func createFirst(name string) string {
+	return "check the name with `margay stream list`, or make it: `margay stream create " + name + "`"
 }

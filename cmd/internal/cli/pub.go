@@ -154,7 +154,7 @@ func (a *app) pub(cmd *cobra.Command, args []string, f *pubFlags) error {
 	defer c.Close()
 	p := c.Publisher(control.FullName(tenant, namespace, name))
 	if f.lines {
-		return a.pubLines(cmd.Context(), p, recipe)
+		return a.pubLines(cmd.Context(), p, recipe, name)
 	}
 	value, err := a.oneValue(args)
 	if err != nil {
@@ -199,7 +199,7 @@ func (a *app) pubOne(ctx context.Context, p *client.Publisher, r *recipe, value 
 	}
 	ack, err := p.Publish(ctx, rec)
 	if err != nil {
-		return err
+		return aboutStream(err, name)
 	}
 	if a.Format() == output.Text {
 		return a.Line("%s shard %d offset %d%s", a.Bold(name), ack.Shard, ack.Offset, a.Dim(reachedByAck(ack)))
@@ -209,10 +209,7 @@ func (a *app) pubOne(ctx context.Context, p *client.Publisher, r *recipe, value 
 
 // reachedByAck says in words how safe the record is.
 func reachedByAck(ack client.Ack) string {
-	s := fmt.Sprintf(" (generation %d, on %d node", ack.Generation, ack.Replicas)
-	if ack.Replicas != 1 {
-		s += "s"
-	}
+	s := fmt.Sprintf(" (generation %d, on %s", ack.Generation, count(ack.Replicas, "node"))
 	if ack.Flushed {
 		return s + ", flushed)"
 	}
@@ -254,7 +251,7 @@ func utc(t time.Time) time.Time {
 	return t.UTC()
 }
 
-func (a *app) pubLines(ctx context.Context, p *client.Publisher, r *recipe) error {
+func (a *app) pubLines(ctx context.Context, p *client.Publisher, r *recipe, name string) error {
 	var acked atomic.Uint64
 	began := time.Now()
 	stop := a.Progress(func() string {
@@ -274,14 +271,14 @@ func (a *app) pubLines(ctx context.Context, p *client.Publisher, r *recipe) erro
 	})
 	stop()
 	if err != nil {
-		return linesFailure(err)
+		return linesFailure(err, name)
 	}
 	a.Note("%d records are in, in %v", acked.Load(), time.Since(began).Round(time.Millisecond))
 	return nil
 }
 
 // linesFailure says which lines are in: without that a script can only start over and store them twice.
-func linesFailure(err error) error {
+func linesFailure(err error, name string) error {
 	stopped, ok := errors.AsType[*lines.Error](err)
 	if !ok {
 		return err
@@ -294,6 +291,9 @@ func linesFailure(err error) error {
 	if errors.Is(err, context.Canceled) && stopped.Line == 0 {
 		f.Err, f.Code = errors.New("stopped before the end of the input"), exit.Unknown
 		f.Do = "send the lines after these to go on"
+	}
+	if errors.Is(err, code.NotFound) {
+		f.Do = createFirst(name)
 	}
 	if len(stopped.Fates.Unknown) > 0 {
 		f.Do = "look for the unknown lines with `margay sub STREAM --from earliest --end` before you send them again"

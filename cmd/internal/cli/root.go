@@ -122,6 +122,7 @@ MARGAY_CA, MARGAY_TIMEOUT), and the environment above the context.`,
 		a.streamCommand(),
 		a.pubCommand(),
 		a.subCommand(),
+		a.logCommand(),
 		a.contextCommand(),
 		a.versionCommand(),
 	)

@@ -126,26 +126,6 @@ func (a *app) listStreams(cmd *cobra.Command, c *control.Client, tenant, namespa
 	return a.Table([]string{"NAME", "SHARDS", "ACK", "FSYNC", "STORAGE", "MAX AGE", "MAX BYTES", "CREATED"}, rows)
 }
 
-func (a *app) streamInfoCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "info NAME",
-		Short: "Show a stream's settings",
-		Example: `  margay stream info orders
-  margay stream info shop/orders --output json`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeStreams,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withStream(cmd.Context(), args[0], func(c *control.Client, tenant, namespace, name string) error {
-				s, err := c.Stream(cmd.Context(), tenant, namespace, name)
-				if err != nil {
-					return err
-				}
-				return a.printStream(s)
-			})
-		},
-	}
-}
-
 func (a *app) streamUpdateCommand() *cobra.Command {
 	var set streamFlags
 	var version uint64
@@ -167,7 +147,7 @@ func (a *app) streamUpdateCommand() *cobra.Command {
 			return a.withStream(cmd.Context(), args[0], func(c *control.Client, tenant, namespace, name string) error {
 				s, err := c.UpdateStream(cmd.Context(), tenant, namespace, name, version, set.patch(cmd.Flags()))
 				if err != nil {
-					return err
+					return aboutStream(err, name)
 				}
 				return a.printStream(s)
 			})
@@ -192,7 +172,7 @@ func (a *app) streamDeleteCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withStream(cmd.Context(), args[0], func(c *control.Client, tenant, namespace, name string) error {
 				if err := c.DeleteStream(cmd.Context(), tenant, namespace, name, version); err != nil {
-					return err
+					return aboutStream(err, name)
 				}
 				full := control.FullName(tenant, namespace, name)
 				switch a.Format() {
@@ -209,43 +189,9 @@ func (a *app) streamDeleteCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) printStream(s control.Stream) error {
-	switch a.Format() {
-	case output.JSON:
-		return a.JSON(s)
-	case output.Raw:
-		return a.Raw([]byte(s.Name))
-	}
-	fsync := s.Fsync
-	if s.FsyncInterval != nil {
-		fsync += " (" + s.FsyncInterval.String() + ")"
-	}
-	segment := "default"
-	if s.SegmentBytes > 0 {
-		segment = control.FormatBytes(s.SegmentBytes)
-	}
-	return a.Table(nil, [][]string{
-		{"stream", control.FullName(s.Tenant, s.Namespace, s.Name)},
-		{"id", s.ID},
-		{"shards", strconv.Itoa(s.Shards)},
-		{"replicas", strconv.Itoa(s.Replicas)},
-		{"ack", s.Ack + " (at least " + s.MinAck + ")"},
-		{"fsync", fsync},
-		{"storage", s.Storage},
-		{"max age", limit(s.MaxAge)},
-		{"max bytes", limitBytes(s.MaxBytes)},
-		{"segments", segment},
-		{"created", s.CreatedAt.Local().Format(time.RFC3339)},
-		{"version", strconv.FormatUint(s.Version, 10)},
-	})
-}
-
 // summary is a stream in one line.
 func summary(s control.Stream) string {
-	shards := "1 shard"
-	if s.Shards != 1 {
-		shards = strconv.Itoa(s.Shards) + " shards"
-	}
+	shards := count(s.Shards, "shard")
 	kept := "kept for good"
 	switch {
 	case s.MaxAge > 0 && s.MaxBytes > 0:
@@ -256,6 +202,14 @@ func summary(s control.Stream) string {
 		kept = "kept up to " + limitBytes(s.MaxBytes) + " a shard"
 	}
 	return strings.Join([]string{shards, "ack " + s.Ack, "fsync " + s.Fsync, "storage " + s.Storage, kept}, ", ")
+}
+
+// count writes a number of things.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return strconv.Itoa(n) + " " + thing + "s"
 }
 
 func limit(d control.Duration) string {

@@ -89,7 +89,7 @@ func (a *app) sub(ctx context.Context, stream string, f *subFlags, oneShard bool
 	full := control.FullName(tenant, namespace, name)
 	info, err := c.Info(setup, full)
 	if err != nil {
-		return err
+		return aboutStream(err, name)
 	}
 	options, err := f.options(start, oneShard, info.Shards)
 	if err != nil {
@@ -98,10 +98,10 @@ func (a *app) sub(ctx context.Context, stream string, f *subFlags, oneShard bool
 	options = append(options, client.OnStatus(a.tellStatus(full)))
 	sub, err := c.Subscribe(setup, full, options...)
 	if err != nil {
-		return err
+		return subFailure(err, name)
 	}
 	defer sub.Close()
-	return a.printRecords(ctx, sub, f.count)
+	return a.printRecords(ctx, sub, name, f.count)
 }
 
 // options make the subscription lose nothing that is there: a reader that is slow catches up from the
@@ -152,33 +152,36 @@ func (a *app) tellStatus(stream string) func(client.Status) {
 	}
 }
 
-func (a *app) printRecords(ctx context.Context, sub *client.Subscription, count uint64) error {
+func (a *app) printRecords(ctx context.Context, sub *client.Subscription, name string, most uint64) error {
 	var n uint64
 	for rec, err := range sub.Records(ctx) {
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil // interrupting a tail is how it ends
 			}
-			return a.subFailure(err)
+			return subFailure(err, name)
 		}
 		if err := a.printRecord(&rec); err != nil {
 			return err
 		}
-		if n++; n == count {
+		if n++; n == most {
 			return nil
 		}
 	}
 	return nil
 }
 
-func (a *app) subFailure(err error) error {
+func subFailure(err error, name string) error {
 	if e := client.AsError(err); e != nil && e.Code == code.OutOfRange {
 		if latest, ok := e.Details.Get(code.DetailLatest); ok {
 			earliest, _ := e.Details.Get(code.DetailEarliest)
-			return &exit.Failure{Err: err, Do: fmt.Sprintf("offsets %d to %d can be read; %d is the next to be written", earliest, latest, latest)}
+			return &exit.Failure{
+				Err: fmt.Errorf("stream %s: %w", name, err),
+				Do:  fmt.Sprintf("what is there begins at offset %d; the next record will be at %d", earliest, latest),
+			}
 		}
 	}
-	return err
+	return aboutStream(err, name)
 }
 
 // recordView is a record in JSON.

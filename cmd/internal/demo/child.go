@@ -64,10 +64,9 @@ func startChild(ctx context.Context, executable string, p place, listen, http st
 		return nil, fmt.Errorf("start node: %w", err)
 	}
 	defer logFile.Close()
-	cmd := exec.CommandContext(ctx, executable, "serve", "--output", "json", "--data", p.data(), "--listen", listen, "--http", http)
+	// The node outlives the step that starts it: only kill and stop end it.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), executable, "serve", "--output", "json", "--data", p.data(), "--listen", listen, "--http", http)
 	cmd.Env, cmd.Stderr, cmd.SysProcAttr = p.environment(), logFile, attributes()
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = stopWithin
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, fmt.Errorf("start node: %w", err)

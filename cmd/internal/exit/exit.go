@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"net"
 	"strings"
+	"syscall"
 
 	"margay.dev/wire/code"
 )
@@ -65,11 +66,34 @@ func NoAnswer(err error, where string) error {
 		return err
 	}
 	return &Failure{
-		Err:  fmt.Errorf("connect to %s: %w", where, err),
+		Err:  &unreachable{where, err},
 		Code: Unreachable,
 		Data: "nothing was sent",
 		Do:   "check that it runs there (start one with `margay serve`), or name another with --context or --address",
 	}
+}
+
+// unreachable says the innermost reason only: on its way up through retries and layers the error has
+// gathered the same story several times.
+type unreachable struct {
+	where string
+	err   error
+}
+
+func (u *unreachable) Error() string { return "cannot reach " + u.where + ": " + root(u.err) }
+func (u *unreachable) Unwrap() error { return u.err }
+
+func root(err error) string {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return errno.Error()
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "no answer in time"
+	}
+	if known, ok := errors.AsType[*code.Error](err); ok && known.Message != "" {
+		return known.Message
+	}
+	return err.Error()
 }
 
 func answered(err error) bool {
