@@ -150,11 +150,10 @@ func (h *Host) Run(ctx context.Context) error {
 			}
 		}
 	})
-	err := g.Wait()
-	if ctx.Err() != nil {
-		return nil
+	if err := g.Wait(); ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil // it was told to end, and has
 }
 
 // follow asks for the next snapshot for ever. The catalog may be away for long: what is known holds.

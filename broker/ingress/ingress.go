@@ -40,7 +40,7 @@ type Config struct {
 	AuthTimeout        time.Duration // from connect to a valid token; default 10 s
 	MaxConnections     int           // default 10,000
 	InFlightConnection int64         // bytes of unanswered publishes per connection; default 64 MiB
-	InFlightBroker     int64         // bytes of unanswered publishes in all; default 512 MiB
+	InFlightBroker     int64         // bytes of unanswered publishes in all; default 128 MiB
 	MaxSubscriptions   int           // per connection; default 4,096
 }
 
@@ -79,7 +79,7 @@ func New(cfg Config) *Server {
 		cfg.MaxSubscriptions = 4096
 	}
 	def(&cfg.InFlightConnection, 64<<20)
-	def(&cfg.InFlightBroker, 512<<20)
+	def(&cfg.InFlightBroker, 128<<20)
 	if cfg.Wall == nil {
 		cfg.Wall = time.Now
 	}
@@ -96,19 +96,22 @@ func New(cfg Config) *Server {
 // where to resume, calls settle, which answers what was taken, sends those answers, closes what is left
 // when grace is over, and returns after the last goroutine.
 func (s *Server) Serve(ctx context.Context, l session.Listener, grace time.Duration, settle func()) error {
-	var err error
+	err := s.acceptAll(ctx, l)
+	s.drain(grace, settle)
+	if ctx.Err() == nil {
+		return err
+	}
+	return nil // it was told to end, and has
+}
+
+func (s *Server) acceptAll(ctx context.Context, l session.Listener) error {
 	for {
-		var c session.Conn
-		if c, err = l.Accept(ctx); err != nil {
-			break
+		c, err := l.Accept(ctx)
+		if err != nil {
+			return err
 		}
 		s.accept(ctx, c)
 	}
-	s.drain(grace, settle)
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
 }
 
 func (s *Server) accept(ctx context.Context, c session.Conn) {

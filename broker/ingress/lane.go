@@ -139,8 +139,7 @@ func frameOrNil[F wire.Frame](f F, err error) (wire.Frame, error) {
 }
 
 func badFrame(err error) error {
-	var typed *code.Error
-	if errors.As(err, &typed) {
+	if typed, ok := errors.AsType[*code.Error](err); ok {
 		return typed
 	}
 	return code.New(code.BadRequest, "the frame cannot be read: %w", err)
@@ -171,19 +170,20 @@ func (l *lane) allow(rl *router.Log, found bool, action token.Action) error {
 	if l.conn.srv.cfg.Table.Load().Version() == 0 { // nobody can say yet what there is
 		return code.New(code.Opening, "the broker has not read the catalog yet").Retry(retryOpening)
 	}
-	info, _ := l.info(rl)
+	info := infoOf(rl)
 	if !found || info == nil || info.Tenant != claims.Tenant {
 		return code.New(code.NotFound, "there is no such log")
 	}
 	return code.New(code.PermissionDenied, "the token does not grant %s on %s", action, rl.Name)
 }
 
-func (l *lane) info(rl *router.Log) (*control.Log, bool) {
+// infoOf is the catalog's description of a log; nil where there is none.
+func infoOf(rl *router.Log) *control.Log {
 	if rl == nil {
-		return nil, false
+		return nil
 	}
-	info, ok := rl.Info.(*control.Log)
-	return info, ok
+	info, _ := rl.Info.(*control.Log) // the host puts nothing else there
+	return info
 }
 
 func (l *lane) lookup(f *wire.Lookup) (wire.Frame, error) {
@@ -193,7 +193,7 @@ func (l *lane) lookup(f *wire.Lookup) (wire.Frame, error) {
 	if err := l.allow(rl, found, token.Publish); err != nil && l.allow(rl, found, token.Subscribe) != nil {
 		return nil, err
 	}
-	info, _ := l.info(rl)
+	info := infoOf(rl)
 	out := &wire.LogInfo{
 		Log: info.ID, Name: rl.Name, Ack: wireAck(info.Ack), MinAck: wireAck(info.MinAck), Fsync: wireFsync(info.Fsync),
 		Storage: wire.StorageDisk, MapVersion: m.Version(),
@@ -247,8 +247,9 @@ func led(m *router.Map, id batch.LogID, n uint32) (*host.Shard, *code.Error) {
 		return nil, code.New(code.Quarantined, "shard %d is damaged and stays closed", n)
 	case router.Opening:
 		return nil, code.New(code.Opening, "shard %d is being opened", n).Retry(retryOpening)
+	default:
+		return nil, code.New(code.Unavailable, "nobody leads shard %d", n).Retry(retryOpening)
 	}
-	return nil, code.New(code.Unavailable, "nobody leads shard %d", n).Retry(retryOpening)
 }
 
 func (l *lane) offsets(f *wire.Offsets) (wire.Frame, error) {

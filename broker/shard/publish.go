@@ -145,6 +145,7 @@ func (l AckLevel) String() string {
 		return "leader"
 	case AckQuorum:
 		return "quorum"
+	default:
+		return "default"
 	}
-	return "default"
 }

@@ -101,6 +101,7 @@ func policyOf(req *wire.Subscribe) fanout.Policy {
 		return fanout.CatchUp
 	case wire.PolicyDisconnect:
 		return fanout.Disconnect
+	default:
 	}
 	for _, s := range req.Shards {
 		if s.Kind != wire.StartLatest {
@@ -183,8 +184,7 @@ func (s *Subscription) startTime(x *part, at uint64, now time.Time) error {
 }
 
 func storageError(err error) error {
-	var corrupt *storage.CorruptError
-	if errors.As(err, &corrupt) {
+	if _, ok := errors.AsType[*storage.CorruptError](err); ok {
 		return code.New(code.Quarantined, "the log is damaged: %w", err)
 	}
 	return code.New(code.Unavailable, "the log cannot be read: %w", err)

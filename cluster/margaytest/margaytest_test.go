@@ -22,7 +22,7 @@ func Test(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := api.CreateStream(ctx, "default", "default", control.StreamSpec{Name: "orders", Shards: ptr(4)}); err != nil {
+	if _, err := api.CreateStream(ctx, "default", "default", control.StreamSpec{Name: "orders", Shards: new(4)}); err != nil {
 		t.Fatal(err)
 	}
 	c := n.Connect()
@@ -53,4 +53,4 @@ func Test(t *testing.T) {
 	}
 }
 
-func ptr[T any](v T) *T { return &v }
+//go:fix inline

@@ -106,10 +106,11 @@ func (n *node) open(ctx context.Context) error {
 	if n.dir, err = storage.OpenDir(n.cfg.FS, n.cfg.Dir, id); err != nil {
 		return err
 	}
-	if n.udp, err = net.ListenPacket("udp", n.cfg.Listen); err != nil {
+	var listen net.ListenConfig
+	if n.udp, err = listen.ListenPacket(ctx, "udp", n.cfg.Listen); err != nil {
 		return fmt.Errorf("listen for clients: %w", err)
 	}
-	if n.tcp, err = net.Listen("tcp", n.cfg.HTTP); err != nil {
+	if n.tcp, err = listen.Listen(ctx, "tcp", n.cfg.HTTP); err != nil {
 		return fmt.Errorf("listen for HTTP: %w", err)
 	}
 	n.registry = newRegistry(n.cfg.Version)

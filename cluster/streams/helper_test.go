@@ -29,8 +29,6 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-func ptr[T any](v T) *T { return &v }
-
 // create makes a stream.
 func create(t *testing.T, n *margaytest.Node, spec control.StreamSpec) {
 	t.Helper()

@@ -21,7 +21,7 @@ import (
 // Bad input gets a typed error with a remedy and fails only itself.
 func TestBadInput(t *testing.T) {
 	n := margaytest.Start(t)
-	create(t, n, control.StreamSpec{Name: "s", Shards: ptr(2)})
+	create(t, n, control.StreamSpec{Name: "s", Shards: new(2)})
 	c := n.Connect()
 	p := c.Publisher("s")
 	ctx := within(t)
@@ -103,8 +103,8 @@ func TestRecordsComeBackWhole(t *testing.T) {
 func TestAckLevelsEndToEnd(t *testing.T) {
 	n := margaytest.Start(t)
 	create(t, n, control.StreamSpec{Name: "always"})
-	create(t, n, control.StreamSpec{Name: "interval", Fsync: ptr("interval"), FsyncInterval: ptr(control.Duration(time.Minute))})
-	create(t, n, control.StreamSpec{Name: "strict", MinAck: ptr("quorum")})
+	create(t, n, control.StreamSpec{Name: "interval", Fsync: new("interval"), FsyncInterval: new(control.Duration(time.Minute))})
+	create(t, n, control.StreamSpec{Name: "strict", MinAck: new("quorum")})
 	c := n.Connect()
 	ctx := within(t)
 	ack, err := c.Publisher("always").Publish(ctx, client.Record{Value: []byte("x")})
@@ -128,7 +128,7 @@ func TestAckLevelsEndToEnd(t *testing.T) {
 // GC-04: offset order, file order, delivery order and ack order are one, whatever the disk's timing.
 func TestOneOrder(t *testing.T) {
 	n := margaytest.Start(t)
-	create(t, n, control.StreamSpec{Name: "s", SegmentBytes: ptr(int64(1 << 20))})
+	create(t, n, control.StreamSpec{Name: "s", SegmentBytes: new(int64(1 << 20))})
 	const publishers, each = 16, 60
 	sub := subscribe(t, n.Connect(), "s")
 	var wg sync.WaitGroup
@@ -195,8 +195,8 @@ func TestGivenUpPublishes(t *testing.T) {
 		cut, cancel := context.WithTimeout(ctx, time.Duration(round%5)*50*time.Microsecond)
 		_, err := p.Publish(cut, client.Record{Value: []byte(a)})
 		cancel()
-		switch {
-		case err == nil:
+		switch err {
+		case nil:
 			sure[a] = true
 		default:
 			maybe[a] = true
@@ -237,7 +237,7 @@ func TestGivenUpPublishes(t *testing.T) {
 // ID-02, ID-03: publishers ride over restarts without help; every record is stored exactly once.
 func TestPublishersOverRestarts(t *testing.T) {
 	n := margaytest.Start(t)
-	create(t, n, control.StreamSpec{Name: "s", Shards: ptr(2), SegmentBytes: ptr(int64(64 << 10))})
+	create(t, n, control.StreamSpec{Name: "s", Shards: new(2), SegmentBytes: new(int64(64 << 10))})
 	const publishers, each = 4, 1500
 	var wg sync.WaitGroup
 	done := make(chan struct{})
@@ -286,7 +286,7 @@ func TestPublishersOverRestarts(t *testing.T) {
 // A batch is all or none within a shard, and answered for each.
 func TestPublishBatch(t *testing.T) {
 	n := margaytest.Start(t)
-	create(t, n, control.StreamSpec{Name: "s", Shards: ptr(4)})
+	create(t, n, control.StreamSpec{Name: "s", Shards: new(4)})
 	c := n.Connect()
 	var recs []client.Record
 	for i := range 100 {

@@ -217,7 +217,7 @@ func one(t *testing.T) batch.Batch {
 // One bad publish fails only itself, whatever is wrong with it.
 func TestBadPublishFailsAlone(t *testing.T) {
 	n := margaytest.Start(t)
-	create(t, n, control.StreamSpec{Name: "s", Shards: ptr(2)})
+	create(t, n, control.StreamSpec{Name: "s", Shards: new(2)})
 	r := dial(t, n).authenticate(n)
 	l := r.lane()
 	var info wire.LogInfo

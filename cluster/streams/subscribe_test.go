@@ -20,7 +20,7 @@ import (
 // What was published is replayed in order of each shard, over a restart too, with its bytes.
 func TestPublishReplayTail(t *testing.T) {
 	n := margaytest.Start(t)
-	create(t, n, control.StreamSpec{Name: "orders", Shards: ptr(4)})
+	create(t, n, control.StreamSpec{Name: "orders", Shards: new(4)})
 	c := n.Connect()
 	live := subscribe(t, c, "orders")
 	fill(t, c, "orders", 0, 500)
@@ -48,7 +48,7 @@ func TestPublishReplayTail(t *testing.T) {
 // its end without new traffic.
 func TestLongReplay(t *testing.T) {
 	n := margaytest.Start(t)
-	create(t, n, control.StreamSpec{Name: "s", SegmentBytes: ptr(int64(256 << 10))})
+	create(t, n, control.StreamSpec{Name: "s", SegmentBytes: new(int64(256 << 10))})
 	c := n.Connect()
 	const total = 100_000
 	fill(t, c, "s", 0, total)
@@ -64,7 +64,7 @@ func TestLongReplay(t *testing.T) {
 // A subscription until the mark delivers all that was committed at its start, and ends without an error.
 func TestUntilMark(t *testing.T) {
 	n := margaytest.Start(t)
-	create(t, n, control.StreamSpec{Name: "s", Shards: ptr(4)})
+	create(t, n, control.StreamSpec{Name: "s", Shards: new(4)})
 	c := n.Connect()
 	for _, want := range []int{0, 20, 3000} {
 		fill(t, c, "s", 0, want)
@@ -85,7 +85,7 @@ func TestUntilMark(t *testing.T) {
 // start.
 func TestJoinBetweenHistoryAndLive(t *testing.T) {
 	n := margaytest.Start(t)
-	create(t, n, control.StreamSpec{Name: "s", SegmentBytes: ptr(int64(64 << 10))})
+	create(t, n, control.StreamSpec{Name: "s", SegmentBytes: new(int64(64 << 10))})
 	c := n.Connect()
 	const before, total, subs = 2000, 6000, 60
 	fill(t, c, "s", 0, before)
@@ -147,7 +147,7 @@ func TestJoinBetweenHistoryAndLive(t *testing.T) {
 // SB-06: an offset that is gone, or not there yet, is a typed error with both ends, never a jump.
 func TestOffsetOutOfRange(t *testing.T) {
 	n := margaytest.Start(t)
-	create(t, n, control.StreamSpec{Name: "s", SegmentBytes: ptr(int64(4 << 10)), MaxBytes: ptr(int64(16 << 10))})
+	create(t, n, control.StreamSpec{Name: "s", SegmentBytes: new(int64(4 << 10)), MaxBytes: new(int64(16 << 10))})
 	c := n.Connect()
 	p := c.Publisher("s")
 	for range 200 { // one batch each: retention removes whole segments
@@ -262,7 +262,7 @@ func TestOverflowPolicies(t *testing.T) {
 	}{
 		{client.PolicyDropNew, lossStated},
 		{client.PolicyDropOld, lossStated},
-		{client.PolicyCatchUp, func(t *testing.T, got []client.Record, err error, total int) {
+		{client.PolicyCatchUp, func(t *testing.T, got []client.Record, err error, _ int) {
 			t.Helper()
 			if err != nil {
 				t.Fatal(err)
@@ -378,7 +378,7 @@ func TestAbandonedReceives(t *testing.T) {
 // SB-09: retention under slow readers: contiguous runs with stated skips between them.
 func TestRetentionUnderReaders(t *testing.T) {
 	n := margaytest.Start(t)
-	create(t, n, control.StreamSpec{Name: "s", SegmentBytes: ptr(int64(32 << 10)), MaxBytes: ptr(int64(256 << 10))})
+	create(t, n, control.StreamSpec{Name: "s", SegmentBytes: new(int64(32 << 10)), MaxBytes: new(int64(256 << 10))})
 	c := n.Connect()
 	const total = 4000
 	fill(t, c, "s", 0, 10)
@@ -421,7 +421,7 @@ func TestRetentionUnderReaders(t *testing.T) {
 // A resume token goes on exactly where it was taken, on another client, over a restart.
 func TestResumeToken(t *testing.T) {
 	n := margaytest.Start(t)
-	create(t, n, control.StreamSpec{Name: "s", Shards: ptr(3)})
+	create(t, n, control.StreamSpec{Name: "s", Shards: new(3)})
 	c := n.Connect()
 	fill(t, c, "s", 0, 300)
 	s := subscribe(t, c, "s", client.FromEarliest())
@@ -439,7 +439,7 @@ func TestResumeToken(t *testing.T) {
 // cut.
 func TestMemoryLog(t *testing.T) {
 	n := margaytest.Start(t)
-	create(t, n, control.StreamSpec{Name: "m", Storage: ptr("memory")})
+	create(t, n, control.StreamSpec{Name: "m", Storage: new("memory")})
 	c := n.Connect()
 	ack, err := c.Publisher("m").Publish(within(t), client.Record{Value: []byte("a")})
 	if err != nil {
