@@ -261,3 +261,71 @@ func TestBodiesHaveADeadline(t *testing.T) {
 		_ = l.Close()
 	})
 }
+
+// TestSlowReaderIsNoNarrowPath: a write that waits for a peer to read is left alone, whether the
+// connection is otherwise silent or busy.
+func TestSlowReaderIsNoNarrowPath(t *testing.T) {
+	inBubble(t, 13, func(t *testing.T, _ *network, server, client net.PacketConn) {
+		b := listenOn(t, server, Config{}, func(c Conn, l *Lane) {
+			h, err := l.ReadHeader()
+			if err == nil && h.Type == wire.TypePublish {
+				time.Sleep(20 * time.Second)
+			}
+			if l.Skip(h.Size) == nil {
+				_ = l.SendFrame(h.Corr, &wire.Pong{})
+			}
+			echo(c, l)
+		})
+		defer b.Close()
+		c := dialBubble(t, b, client, Config{})
+		defer func() { _ = c.Close(0, "") }()
+		other := open(t, c)
+		if err := other.SendFrame(1, &wire.Ping{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := other.ReadHeader(); err != nil {
+			t.Fatal(err)
+		}
+		for _, busy := range []bool{false, true} {
+			l := open(t, c)
+			written := make(chan error, 1)
+			go func() {
+				frame := wire.AppendHeader(nil, wire.Header{Type: wire.TypePublish, Size: 60_000})
+				many := make([]byte, 60_000)
+				err := l.Write(frame, many)
+				for range 40 { // more than the window
+					frame := wire.AppendHeader(nil, wire.Header{Type: wire.TypePing, Size: 60_000})
+					if err == nil {
+						err = l.Write(frame, many)
+					}
+				}
+				written <- err
+			}()
+			go func() {
+				for {
+					if _, err := l.ReadHeader(); err != nil {
+						return
+					}
+				}
+			}()
+			for waiting := true; waiting; {
+				select {
+				case err := <-written:
+					if err != nil {
+						t.Errorf("busy %v: %v", busy, err)
+					}
+					waiting = false
+				case <-time.After(100 * time.Millisecond):
+					if busy {
+						if _, _, err := ask(other, 1, make([]byte, 3000)); err != nil {
+							t.Fatalf("another lane: %v", err)
+						}
+					}
+				}
+			}
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

@@ -23,13 +23,13 @@ const ALPN = "margay/1"
 type Config struct {
 	// ALPN that both sides must offer (session.ALPN). It replaces the NextProtos of the TLS configuration.
 	ALPN string
-	// InitialPacketSize of UDP payloads, and their lower limit for the life of the connection. 0 starts at
-	// 1280, falls back to 1200 where the path does not carry it, and lets path MTU discovery find the rest
-	// within some twenty round trips; 1452 saves those on a path known to carry 1500-byte packets, and
-	// makes the handshake fail on one that does not.
+	// InitialPacketSize of UDP payloads, and their lower limit for the life of the connection (1200, which
+	// every path carries). Path MTU discovery finds the rest within some twenty round trips; 1452 saves
+	// those on a path known to carry 1500-byte packets, and makes the handshake fail on one that does not.
 	InitialPacketSize uint16
-	// KeepAlive is how often a silent connection shows life (5 s), Idle after how long a silence it is
-	// given up (30 s), HandshakeTimeout how long it may take to come up (10 s).
+	// KeepAlive is how often a silent connection shows life (3 s: so that a path that has become too narrow
+	// is noticed within five), Idle after how long a silence it is given up (30 s), HandshakeTimeout how
+	// long it may take to come up (10 s).
 	KeepAlive, Idle, HandshakeTimeout time.Duration
 	// WriteTimeout is how long a write may make no progress (30 s), ReadTimeout the same for the rest of a
 	// frame once it has begun (30 s). Waiting for the next frame has no limit: lanes may be idle.
@@ -69,9 +69,13 @@ type Stats struct {
 	RefusedConns atomic.Uint64
 }
 
+// minPacketSize is what QUIC demands of every path.
+const minPacketSize = 1200
+
 func (c Config) withDefaults() Config {
 	setDefault(&c.ALPN, ALPN)
-	setDefault(&c.KeepAlive, 5*time.Second)
+	setDefault(&c.InitialPacketSize, minPacketSize)
+	setDefault(&c.KeepAlive, 3*time.Second)
 	setDefault(&c.Idle, 30*time.Second)
 	setDefault(&c.HandshakeTimeout, 10*time.Second)
 	setDefault(&c.WriteTimeout, 30*time.Second)

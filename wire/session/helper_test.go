@@ -162,19 +162,10 @@ func echo(c Conn, l *Lane) {
 		if body, err = l.AppendBody(body[:0]); err != nil {
 			return
 		}
-		if err := sendAll(l, wire.AppendHeader(nil, h), body); err != nil {
+		if err := l.Write(wire.AppendHeader(nil, h), body); err != nil {
 			return
 		}
 	}
-}
-
-// sendAll is Send, or Write when the queue is full.
-func sendAll(l *Lane, frames ...[]byte) error {
-	err := l.Send(frames...)
-	if errors.Is(err, ErrLaneFull) {
-		return l.Write(frames...)
-	}
-	return err
 }
 
 // ask sends one frame and reads the whole answer.

@@ -64,7 +64,7 @@ func (l *Lane) ReadHeader() (wire.Header, error) {
 			With(code.DetailLimit, uint64(limit))
 	}
 	if err != nil {
-		l.shared.abort(code.Protocol, code.From(err).Message)
+		l.shared.link.abort(code.Protocol, code.From(err).Message)
 		return wire.Header{}, err
 	}
 	l.in.rest = h.Size

@@ -4,6 +4,7 @@ package session
 
 import (
 	"cmp"
+	"errors"
 	"sync"
 	"time"
 
@@ -12,9 +13,10 @@ import (
 )
 
 const (
-	// writeChunk is how much is handed to the transport under one deadline: progress is this many bytes
-	// per Config.WriteTimeout.
-	writeChunk = 256 << 10
+	// maxChunk is how much is handed to the transport under one deadline.
+	maxChunk = 256 << 10
+	// watchEvery is how long a write may stand still before its connection is looked at.
+	watchEvery = time.Second
 	// keepBuffer is the largest outbound buffer that is kept for another time.
 	keepBuffer = 2 << 20
 )
@@ -170,25 +172,54 @@ func (l *Lane) fail(err error) {
 
 // Write writes the parts, in order and with nothing between them, and returns when the transport has
 // them. It may wait for the peer, but not longer than Config.WriteTimeout without progress; then the
-// lane is reset. A caller that uses both Write and Send sees no order between the two.
+// lane is reset. A peer that stops reading may have said why: after an error, read what it has sent. A
+// caller that uses both Write and Send sees no order between the two.
 func (l *Lane) Write(parts ...[]byte) error {
 	l.turn <- struct{}{}
 	defer func() { <-l.turn }()
 	for _, p := range parts {
 		for len(p) > 0 {
-			chunk := p[:min(len(p), writeChunk)]
-			_ = l.stream.SetWriteDeadline(time.Now().Add(l.shared.cfg.WriteTimeout)) // never fails on an open stream; the write tells
-			n, err := l.stream.Write(chunk)
-			l.shared.cfg.Stats.BytesOut.Add(uint64(n))
-			if err != nil {
+			chunk := p[:min(len(p), maxChunk)]
+			if err := l.writeChunk(chunk); err != nil {
 				l.fail(err)
-				l.stream.Cancel(code.From(err).Code)
+				if errors.Is(err, code.Timeout) {
+					l.stream.Cancel(code.Timeout)
+				} // otherwise the outbound direction has ended already, and the peer's last answer may be on its way
 				return err
 			}
-			p = p[n:]
+			p = p[len(chunk):]
 		}
 	}
 	return nil
+}
+
+// writeChunk writes p under the deadline, and while nothing moves looks every second whether the path
+// has become too narrow for the packets on it.
+func (l *Lane) writeChunk(p []byte) error {
+	moved := time.Now()
+	var before traffic // when the standstill was first seen
+	for watching := false; ; watching = true {
+		_ = l.stream.SetWriteDeadline(time.Now().Add(min(watchEvery, l.shared.cfg.WriteTimeout))) // never fails on an open stream; the write tells
+		n, err := l.stream.Write(p)
+		l.shared.cfg.Stats.BytesOut.Add(uint64(n))
+		p = p[n:]
+		if err == nil || len(p) == 0 || !errors.Is(err, code.Timeout) {
+			return err
+		}
+		if now := time.Now(); n > 0 {
+			moved, watching = now, false
+		} else if now.Sub(moved) >= l.shared.cfg.WriteTimeout {
+			return err
+		}
+		sample := l.shared.link.traffic()
+		if !watching {
+			before = sample
+		} else if sample.blackHole(before) {
+			const narrow = "the path carries only small packets"
+			l.shared.link.abort(code.Unavailable, narrow)
+			return code.New(code.Unavailable, "lane write: %s", narrow)
+		}
+	}
 }
 
 // finish ends the outbound direction behind what is queued and waits until it is done.

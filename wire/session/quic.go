@@ -64,9 +64,7 @@ type quicConn struct {
 
 func newQUICConn(conn *quic.Conn, cfg Config, release func() error) *quicConn {
 	c := &quicConn{conn: conn, release: release, ended: make(chan struct{})}
-	c.shared = newShared(cfg, func(why code.Code, msg string) {
-		_ = conn.CloseWithError(quic.ApplicationErrorCode(why), msg) // always nil
-	})
+	c.shared = newShared(cfg, quicLink{conn})
 	cfg.Stats.OpenConns.Add(1)
 	return c
 }
@@ -112,6 +110,20 @@ func (c *quicConn) Err() error {
 
 func (c *quicConn) RemoteAddr() net.Addr { return c.conn.RemoteAddr() }
 func (c *quicConn) LocalAddr() net.Addr  { return c.conn.LocalAddr() }
+
+type quicLink struct{ conn *quic.Conn }
+
+func (l quicLink) abort(why code.Code, msg string) {
+	_ = l.conn.CloseWithError(quic.ApplicationErrorCode(why), msg) // always nil
+}
+
+func (l quicLink) traffic() traffic {
+	s := l.conn.ConnectionStats()
+	return traffic{
+		bytesSent: s.BytesSent, packetsSent: s.PacketsSent, packetsReceived: s.PacketsReceived,
+		lastRTT: s.LatestRTT, window: s.CongestionWindow,
+	}
+}
 
 // quicStream is the stream of a lane over QUIC.
 type quicStream struct{ s *quic.Stream }
