@@ -137,6 +137,7 @@ func (l *Disk) advance(s *seg, batches []batch.Batch, c segment.Cursor, complete
 		s.sparse.Add(b, pos)
 		pos += int64(len(b))
 	}
+	l.bytes += end - s.Size
 	s.Next, s.NextOffset, s.Generation, s.LastTime, s.Size = c.Sequence, c.Offset, c.Generation, c.AppendTime, end
 	if complete {
 		s.checkpoint = end
@@ -252,6 +253,7 @@ func (l *Disk) roll(batches []batch.Batch, c segment.Cursor, complete bool) erro
 	}
 	l.mu.Lock()
 	l.segs = append(l.segs, s)
+	l.bytes += s.Size
 	l.advance(s, batches, c, complete, end)
 	if l.virgin || old == nil {
 		l.virgin, l.flushed, l.flushedOffset = false, base, s.BaseOffset

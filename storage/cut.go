@@ -159,6 +159,7 @@ func (l *Disk) adopt(s *seg, scan segment.Scan, h *handle) {
 // forgetFound voids what readers found and remember. It needs mu.
 func (l *Disk) forgetFound() {
 	l.epoch++
+	l.recount()
 	l.hints = hints{}
 	l.indexes = indexCache{}
 }
@@ -181,7 +182,9 @@ func (l *Disk) removeNewestFirst(segs []*seg) error {
 
 // removeSegment removes a segment durably, then its index.
 func (l *Disk) removeSegment(base uint64) error {
+	// Twice: a reader that took its view before the segment left the log may open the file until it is gone.
 	l.o.Files.forget(fileKey{l, base})
+	defer l.o.Files.forget(fileKey{l, base})
 	return removeSegment(l.o.FS, l.path(segment.Name(base)), l.path(segment.IndexName(base)), l.o.Dir)
 }
 
@@ -224,10 +227,12 @@ func (l *Disk) DropBefore(seq uint64) (int64, error) {
 		}
 		s := l.segs[0]
 		l.segs = l.segs[1:]
+		l.bytes -= s.Size
 		l.indexes.forget(s.Base)
 		l.mu.Unlock()
 		if err := l.removeSegment(s.Base); err != nil {
 			l.mu.Lock()
+			l.bytes += s.Size
 			l.segs = append([]*seg{s}, l.segs...) // it is still there, and will be asked for again
 			l.mu.Unlock()
 			return freed, fmt.Errorf("drop from log %s: %w", l.o.Dir, err)

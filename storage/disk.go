@@ -33,6 +33,7 @@ type Disk struct {
 	gaps          []Gap
 	flushed       uint64
 	flushedOffset uint64
+	bytes         int64 // of all segment files
 	poison        error
 	closed        bool
 	epoch         uint64 // counts cuts: what a read found is void when it moved meanwhile
@@ -120,7 +121,7 @@ func (l *Disk) State() State {
 		Length: l.cursor.Sequence, NextOffset: l.cursor.Offset, Generation: l.cursor.Generation,
 		Flushed: l.flushed, FlushedOffset: l.flushedOffset,
 		LastAppendTime: l.cursor.AppendTime, OldestAppendTime: l.cursor.AppendTime,
-		Segments: len(l.segs), NeedsCheckpoint: l.needsCheckpoint(), Poisoned: l.poison != nil,
+		Bytes: l.bytes, Segments: len(l.segs), NeedsCheckpoint: l.needsCheckpoint(), Poisoned: l.poison != nil,
 	}
 	if len(l.segs) > 0 {
 		s.StartSequence, s.StartOffset, s.OldestAppendTime = l.segs[0].Base, l.segs[0].BaseOffset, l.segs[0].FirstTime
@@ -128,10 +129,15 @@ func (l *Disk) State() State {
 		s.CheckpointBytes = max(0, n.checkpoint-segment.HeaderSize)
 		s.SegmentBytes = n.Size - max(n.checkpoint, segment.HeaderSize)
 	}
-	for _, g := range l.segs {
-		s.Bytes += g.Size
-	}
 	return s
+}
+
+// recount sums up the sizes after segments came or went other than by appending. It needs mu.
+func (l *Disk) recount() {
+	l.bytes = 0
+	for _, s := range l.segs {
+		l.bytes += s.Size
+	}
 }
 
 // needsCheckpoint is true when there is no segment whose end is the end of the log.
@@ -197,15 +203,9 @@ func (l *Disk) Close() error {
 	l.mu.Lock()
 	l.closed = true
 	n := l.newest()
-	bases := make([]uint64, len(l.segs))
-	for i, s := range l.segs {
-		bases[i] = s.Base
-	}
 	l.mu.Unlock()
 	l.readers.Wait()
-	for _, base := range bases {
-		l.o.Files.forget(fileKey{l, base})
-	}
+	l.o.Files.forgetLog(l)
 	if n != nil && n.h != nil {
 		if err == nil && !poisoned {
 			l.trim(n)

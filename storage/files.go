@@ -122,6 +122,22 @@ func (f *Files) forget(key fileKey) {
 	}
 }
 
+// forgetLog lets go of everything of one log.
+func (f *Files) forgetLog(log *Disk) {
+	f.mu.Lock()
+	f.forgot++
+	var out []*handle
+	for key, e := range f.open {
+		if key.log == log {
+			out = append(out, f.unlink(e))
+		}
+	}
+	f.mu.Unlock()
+	for _, h := range out {
+		h.release()
+	}
+}
+
 func (f *Files) unlink(e *list.Element) *handle {
 	o := f.recent.Remove(e).(*openFile)
 	delete(f.open, o.key)

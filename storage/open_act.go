@@ -109,6 +109,7 @@ func (r *opening) install() {
 	active := &seg{linked: true}
 	l.segs = append(r.sealed, active)
 	l.adopt(active, r.scan, newHandle(r.file))
+	l.recount()
 	r.goOnBehindGap()
 }
 
