@@ -15,6 +15,7 @@ import (
 	"margay.dev/client"
 	"margay.dev/cluster/node"
 	"margay.dev/wire/control"
+	"margay.dev/wire/token"
 )
 
 // patience is how long a node may take to start or stop before its test fails.
@@ -129,6 +130,17 @@ func (n *Node) ContextFile() string { return n.cfg.Dir + string(os.PathSeparator
 
 // Dir is the data directory.
 func (n *Node) Dir() string { return n.cfg.Dir }
+
+// Token signs a token with these grants, good for life: what an application's test needs to see its
+// permissions refused.
+func (n *Node) Token(tenant string, life time.Duration, grants ...token.Grant) string {
+	n.t.Helper()
+	tok, err := n.info.Issue("test", tenant, grants, life)
+	if err != nil {
+		n.t.Fatalf("issue token: %v", err)
+	}
+	return tok
+}
 
 // Connect returns a client of the node, closed when the test ends.
 func (n *Node) Connect(opts ...client.Option) *client.Client {

@@ -26,6 +26,7 @@ import (
 	"margay.dev/storage/vfs"
 	"margay.dev/wire/control"
 	"margay.dev/wire/session"
+	"margay.dev/wire/token"
 )
 
 // Config is what a node is told. Dir is required; empty addresses take free ports on the loopback.
@@ -47,6 +48,8 @@ type Info struct {
 	HTTP    string          // base URL of the control plane
 	Context control.Context // how to reach it; holds the API key
 	Fresh   bool            // the directory was new
+	// Issue signs a token of the node's own, for what runs in its process.
+	Issue func(subject, tenant string, grants []token.Grant, life time.Duration) (string, error)
 }
 
 // Run serves until ctx ends, then stops in order: not ready, subscribers told where to resume, what was
@@ -237,7 +240,7 @@ func (n *node) serve(ctx context.Context) error {
 		case <-n.broker.Ready():
 			n.health.ready.Store(true)
 			if n.cfg.Ready != nil {
-				n.cfg.Ready(Info{Address: n.udp.LocalAddr().String(), HTTP: n.url(), Context: n.context, Fresh: n.fresh})
+				n.cfg.Ready(Info{Address: n.udp.LocalAddr().String(), HTTP: n.url(), Context: n.context, Fresh: n.fresh, Issue: n.control.IssueToken})
 			}
 		case <-ctx.Done():
 		}

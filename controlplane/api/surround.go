@@ -56,7 +56,7 @@ func (a *API) surround(next http.Handler) http.Handler {
 				}
 			}
 			level := slog.LevelDebug
-			if r.Method != http.MethodGet && seen.status < 300 {
+			if r.Method != http.MethodGet && seen.status < 300 && r.URL.Path != tokenPath { // clients fetch tokens all day
 				level = slog.LevelInfo
 			}
 			a.cfg.Logger.Log(ctx, level, "request", "request", req.id, "method", r.Method, "path", r.URL.EscapedPath(), "status", seen.status,

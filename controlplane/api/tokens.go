@@ -21,9 +21,12 @@ type tokenOutput struct {
 	Body control.TokenResponse
 }
 
+// tokenPath is where an API key is exchanged for a token: one of the few open routes.
+const tokenPath = "/v1/token"
+
 func (a *API) registerTokens() {
 	huma.Register(a.huma, a.operation(huma.Operation{
-		OperationID: "create-token", Method: http.MethodPost, Path: "/v1/token", Security: open(), Tags: []string{"credentials"},
+		OperationID: "create-token", Method: http.MethodPost, Path: tokenPath, Security: open(), Tags: []string{"credentials"},
 		Summary:     "Exchange an API key for a token",
 		Description: "The token is good for 15 minutes, on this API and on the brokers. Failed exchanges are limited per address.",
 	}), a.createToken)

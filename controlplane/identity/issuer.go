@@ -88,11 +88,15 @@ func (i *Issuer) Exchange(ctx context.Context, apiKey string) (tok string, expir
 	if !row.ExpiresAt.IsZero() && row.ExpiresAt.Before(expires) {
 		expires = row.ExpiresAt
 	}
-	tok, err = token.Sign(i.signer, i.signerID, token.Claims{
-		Issuer: i.verifier.Issuer, Subject: "key/" + row.ID, Tenant: row.Tenant, Grants: row.Grants,
-		IssuedAt: now, ExpiresAt: expires,
-	})
+	tok, err = i.Issue("key/"+row.ID, row.Tenant, row.Grants, expires)
 	return tok, expires, err
+}
+
+// Issue signs a token for a subject with these grants.
+func (i *Issuer) Issue(subject, tenant string, grants []token.Grant, expires time.Time) (string, error) {
+	return token.Sign(i.signer, i.signerID, token.Claims{
+		Issuer: i.verifier.Issuer, Subject: subject, Tenant: tenant, Grants: grants, IssuedAt: i.wall(), ExpiresAt: expires,
+	})
 }
 
 // Verify checks a token. Its errors are token.ErrInvalid and token.ErrExpired.
