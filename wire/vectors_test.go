@@ -62,9 +62,9 @@ func golden(t *testing.T, name string, want []byte) {
 	}
 }
 
-// TestRejected reads bodies that must be refused: "<type> <hex of the body> # why" on each line.
-func TestRejected(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(vectorDir, "rejected.txt"))
+// TestRefused reads bodies that must be refused: "<type> <hex of the body> # why" on each line.
+func TestRefused(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(vectorDir, "refused.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}

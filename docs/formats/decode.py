@@ -427,6 +427,134 @@ def read_index(raw):
     return {"header": header, "entries": entries}
 
 
+# ---- frames.md -----------------------------------------------------------------------------------------------
+
+# A field is (name, kind): a struct format character, "text", "log", "rest", "bool", a number (a byte that must not
+# exceed it), or a list of fields (a u32 count and that many entries).
+RESUME = [("shard", "I"), ("offset", "Q"), ("generation", "Q")]
+START = [("shard", "I"), ("kind", 3), ("at", "Q"), ("generation", "Q")]
+STARTED = [("shard", "I"), ("generation", "Q"), ("offset", "Q"), ("latest", "Q")]
+DETAILS = ("earliest", "latest", "last_sequence", "resume_at", "limit", "shard")
+FRAMES = {
+    1: ("hello", [("version_min", "H"), ("version_max", "H"), ("features", "Q"), ("client", "text")]),
+    2: (
+        "hello_ok",
+        [("version", "H"), ("features", "Q")]
+        + [("max_" + n, "I") for n in ("frame", "batch", "record", "key")]
+        + [("max_headers", "H"), ("max_header_bytes", "I"), ("max_in_flight", "I")]
+        + [("keep_alive_ms", "I"), ("idle_ms", "I"), ("node", "text"), ("cluster", "text")],
+    ),
+    3: ("auth", [("token", "text")]),
+    4: ("auth_ok", [("expires", "q"), ("subject", "text")]),
+    5: (
+        "error",
+        [("code", "H"), ("class", 3), ("retry_after_ms", "I"), ("generation", "Q")]
+        + [("address", "text"), ("message", "text"), ("details", "details")],
+    ),
+    6: ("ping", []),
+    7: ("pong", []),
+    8: ("goodbye", [("code", "H"), ("message", "text")]),
+    10: ("lookup", [("name", "text")]),
+    11: (
+        "log_info",
+        [("log", "log"), ("name", "text"), ("ack", 3), ("min_ack", 3), ("fsync", 3), ("storage", 2), ("map_version", "Q")]
+        + [("shards", [("address", "text"), ("generation", "Q")])],
+    ),
+    12: ("offsets", [("log", "log"), ("shard", "I")]),
+    13: ("offsets_ok", [("shard", "I"), ("generation", "Q"), ("earliest", "Q"), ("latest", "Q"), ("append_time", "q")]),
+    20: (
+        "publish",
+        [("log", "log"), ("shard", "I"), ("previous", "Q"), ("ack", 3), ("timeout_ms", "I"), ("batch", "rest")],
+    ),
+    21: (
+        "published",
+        [("base_offset", "Q"), ("generation", "Q"), ("append_time", "q"), ("count", "I"), ("replicas", "B"), ("reached", 7)],
+    ),
+    30: (
+        "subscribe",
+        [("log", "log"), ("shards", START), ("policy", 4), ("queue_records", "I"), ("queue_bytes", "I")]
+        + [("until_mark", "bool")],
+    ),
+    31: ("subscribed", [("shards", STARTED)]),
+    32: ("deliver", [("shard", "I"), ("mark", "Q"), ("batch", "rest")]),
+    33: ("gap", [("shard", "I"), ("from", "Q"), ("to", "Q"), ("reason", 4)]),
+    34: ("progress", [("shard", "I"), ("next", "Q"), ("mark", "Q"), ("generation", "Q")]),
+    35: ("end", [("shard", "I"), ("code", "H"), ("message", "text"), ("resume", RESUME)]),
+    36: ("unsubscribe", []),
+}
+
+
+def read_fields(c, fields):
+    return {name: read_field(c, kind) for name, kind in fields}
+
+
+def read_field(c, kind):
+    if isinstance(kind, list):
+        return [read_fields(c, kind) for _ in range(c.fixed("I"))]
+    if isinstance(kind, int) or kind == "bool":
+        value = c.fixed("B")
+        need(value <= (1 if kind == "bool" else kind), "value")
+        return value == 1 if kind == "bool" else value
+    if kind == "details":
+        return read_details(c)
+    if kind == "rest":
+        need(c.left(), "size")
+        return c.take(c.left()).hex()
+    return c.text() if kind == "text" else c.take(16).hex() if kind == "log" else c.fixed(kind)
+
+
+def read_details(c):
+    """Ascending keys; those without a name here are of a newer peer and passed over."""
+    out, last = {}, 0
+    for _ in range(c.fixed("B")):
+        key, value = c.fixed("B"), c.fixed("Q")
+        need(key > last and (key != 6 or value < 1 << 32), "value")
+        last = key
+        if key <= len(DETAILS):
+            out[DETAILS[key - 1]] = value
+    return out
+
+
+def read_body(name, raw):
+    fields = next(fields for other, fields in FRAMES.values() if other == name)
+    c = Cursor(raw)
+    out = read_fields(c, fields)
+    c.end()
+    if name == "hello":
+        need(out["version_min"] <= out["version_max"], "value")
+    elif name == "hello_ok":
+        out["limits"] = {key: out.pop(key) for key in [k for k in out if k.startswith("max_")]}
+    elif name == "error":
+        need(out["code"] and out["class"], "value")
+    elif name == "gap":
+        need(out["from"] < out["to"] and out["reason"], "value")
+    elif name == "subscribe":
+        need(out["shards"] and all(s["kind"] >= 2 or s["at"] == 0 for s in out["shards"]), "value")
+    return out
+
+
+def check_frame(raw, _):
+    c = Cursor(raw)
+    need(c.fixed("H") == 0x474D, "magic")
+    kind, flags, size, corr = c.fixed("B"), c.fixed("B"), c.fixed("I"), c.fixed("Q")
+    need(size <= 16 << 20 and size == c.left(), "size")
+    need(kind in FRAMES and flags == 0, "unsupported")
+    name = FRAMES[kind][0]
+    return {"type": kind, "name": name, "flags": flags, "corr": corr, "body": read_body(name, c.take(size))}
+
+
+def check_refused(path):
+    for line in path.read_text().splitlines():
+        vector, _, about = line.partition("#")
+        if not vector.strip():
+            continue
+        name, _, body = vector.strip().partition(" ")
+        try:
+            yield f"{path.name}: {name} is to be refused ({about.strip()}), read as {read_body(name, bytes.fromhex(body))}"
+        except Refused:
+            pass
+
+
 # ---- hash.json -----------------------------------------------------------------------------------------------
 
 P1, P2, P3, P4, P5 = (
@@ -481,7 +609,7 @@ def check_hashes(path):
 # ---- all vectors ---------------------------------------------------------------------------------------------
 
 # One reader for each directory of vectors: reader(bytes, wanted meaning) -> meaning; raises Refused(rule).
-READERS = {"batch": check_batch, "segment": check_segment}
+READERS = {"batch": check_batch, "frames": check_frame, "segment": check_segment}
 
 
 def check_vector(reader, path):
@@ -498,7 +626,7 @@ def check_vector(reader, path):
 
 
 def check_all(root):
-    checked, wrong = 0, list(check_hashes(root / "hash.json"))
+    checked, wrong = 0, list(check_hashes(root / "hash.json")) + list(check_refused(root / "frames" / "refused.txt"))
     for directory in sorted(p for p in root.iterdir() if p.is_dir()):
         reader = READERS.get(directory.name)
         if reader is None:
