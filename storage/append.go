@@ -172,7 +172,7 @@ func (l *Disk) write(f vfs.File, pos int64, prefix []byte, batches []batch.Batch
 	if len(prefix) == 0 && len(batches) == 1 {
 		return writeAt(f, batches[0], pos)
 	}
-	buf := l.o.Files.buffer()
+	buf := l.o.Files.buffer(int64(len(prefix)) + sizeOf(batches))
 	defer l.o.Files.giveBack(buf)
 	*buf = append(*buf, prefix...)
 	for _, b := range batches {

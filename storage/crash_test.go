@@ -183,10 +183,8 @@ func TestKilledAtEveryCall(t *testing.T) {
 	for kill := 0; ; kill++ {
 		mem := newFS(t)
 		died := &faultfs.Rule{Err: errIO, Skip: kill}
-		for _, op := range []faultfs.Op{
+		died.Ops = []faultfs.Op{
 			faultfs.Create, faultfs.Remove, faultfs.Rename, faultfs.MkdirAll, faultfs.SyncDir, faultfs.WriteAt, faultfs.Truncate, faultfs.Sync,
-		} {
-			died.Ops = append(died.Ops, op)
 		}
 		flushed, length, finished := work(t, faultfs.Wrap(mem, died))
 		for range 2 { // killed, then opened; then the power goes

@@ -167,8 +167,7 @@ func (l *Disk) forgetFound() {
 // removeNewestFirst removes segments that the log does not know any more. Each removal is made durable before the next:
 // after a power cut between them there must be no hole.
 func (l *Disk) removeNewestFirst(segs []*seg) error {
-	for i := len(segs) - 1; i >= 0; i-- {
-		s := segs[i]
+	for _, s := range slices.Backward(segs) {
 		if s.h != nil {
 			s.h.release()
 			s.h = nil

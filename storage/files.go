@@ -144,12 +144,12 @@ func (f *Files) unlink(e *list.Element) *handle {
 	return o.h
 }
 
-// buffer lends an empty buffer; giveBack returns it.
-func (f *Files) buffer() *[]byte {
+// buffer lends an empty buffer for about n bytes; giveBack returns it.
+func (f *Files) buffer(n int64) *[]byte {
 	if p, ok := f.buffers.Get().(*[]byte); ok {
 		return p
 	}
-	p := make([]byte, 0, joinBytes)
+	p := make([]byte, 0, min(n, joinBytes))
 	return &p
 }
 

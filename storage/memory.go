@@ -198,7 +198,7 @@ func (m *Memory) Read(seq, until uint64, maxBytes int) ([]byte, error) {
 		}
 		out = out[:n+len(b)]
 	}
-	return out[:len(out):len(out)], nil
+	return slices.Clip(out), nil
 }
 
 // FindOffset returns the sequence of the record batch that holds offset; see Log.
@@ -307,7 +307,7 @@ func (m *Memory) Replay(fn func(batch.Batch) error) error {
 	}
 	m.mu.Unlock()
 	for _, b := range batches {
-		if err := fn(b[:len(b):len(b)]); err != nil {
+		if err := fn(slices.Clip(b)); err != nil {
 			return fmt.Errorf("replay: %w", err)
 		}
 	}

@@ -154,6 +154,7 @@ func (r *opening) newest() error {
 			return fmt.Errorf("segment %s: %w", segment.Name(base), ErrNewerFormat)
 		case recovery.Refuse:
 			return r.corrupt(base, r.verdict)
+		case recovery.Drop:
 		}
 		r.release()
 		r.file = nil

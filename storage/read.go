@@ -197,7 +197,7 @@ func (l *Disk) walk(v *view, from segment.Entry, found func(batch.Batch, int64) 
 	for pos := from.Position; pos < v.Size; {
 		b, n, err := w.Head(pos)
 		if err == nil && b.Sequence() != seq {
-			err = &segment.Fault{Position: pos, Err: fmt.Errorf("sequence %d where %d comes next: %w", b.Sequence(), seq, ErrOrder)}
+			err = &segment.FaultError{Position: pos, Err: fmt.Errorf("sequence %d where %d comes next: %w", b.Sequence(), seq, ErrOrder)}
 		}
 		if err != nil {
 			return l.corrupt(v, pos, seq, offset, err)
@@ -208,7 +208,7 @@ func (l *Disk) walk(v *view, from segment.Entry, found func(batch.Batch, int64) 
 		seq, offset = seq+1, b.NextOffset()
 		pos += int64(n)
 	}
-	return l.corrupt(v, v.Size, seq, offset, &segment.Fault{Position: v.Size, Err: errors.New("the file ends before the batch that was looked for")})
+	return l.corrupt(v, v.Size, seq, offset, &segment.FaultError{Position: v.Size, Err: errors.New("the file ends before the batch that was looked for")})
 }
 
 // corrupt turns damage into the error that callers get; errors of reading stay what they are.

@@ -31,10 +31,10 @@ type Log interface {
 	State() State
 	// Segments describes every segment, oldest first. The last one is that which Append writes to.
 	Segments() []SegmentInfo
-	// Read returns whole stored batches from sequence seq on, before sequence until and of at most max bytes, but at
+	// Read returns whole stored batches from sequence seq on, before sequence until and of at most maxBytes, but at
 	// least one; less where a segment ends. It returns nothing when seq is until or beyond, or the length. The bytes are
 	// never changed afterwards.
-	Read(seq, until uint64, max int) ([]byte, error)
+	Read(seq, until uint64, maxBytes int) ([]byte, error)
 	// FindOffset returns the sequence of the record batch that holds offset, or of the first one behind it; the length
 	// when offset is the next to be given.
 	FindOffset(offset uint64) (uint64, error)

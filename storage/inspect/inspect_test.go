@@ -214,8 +214,7 @@ func readAll(t *testing.T, d *storage.Disk) []uint64 {
 	s := d.State()
 	for seq := s.StartSequence; seq < s.Length; {
 		p, err := d.Read(seq, s.Length, 1)
-		var gap *storage.GapError
-		if errors.As(err, &gap) {
+		if gap, ok := errors.AsType[*storage.GapError](err); ok {
 			seq = gap.ToSequence
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"time"
 
 	"margay.dev/storage"
@@ -96,8 +97,9 @@ func repair(fsys vfs.FS, dir string, now time.Time) (*Repaired, error) {
 			return nil, err
 		}
 	}
-	for i := len(p.changes) - 1; i >= 0; i-- { // newest first: a start in between finds damage, never a log that ends early
-		if err := s.apply(p.changes[i]); err != nil {
+	// Newest first: a start in between finds damage, never a log that ends early.
+	for _, c := range slices.Backward(p.changes) {
+		if err := s.apply(c); err != nil {
 			return nil, err
 		}
 	}

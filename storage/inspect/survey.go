@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 
 	"margay.dev/storage"
@@ -249,8 +250,7 @@ func (s *survey) identify() {
 func (s *survey) judge() {
 	floor, newest := uint64(0), true
 	next, nextOffset, nextKnown := uint64(0), uint64(0), false
-	for i := len(s.found) - 1; i >= 0; i-- {
-		f := s.found[i]
+	for _, f := range slices.Backward(s.found) {
 		if s.cut != nil && f.base >= *s.cut {
 			f.unborn = true
 			f.verdict = recovery.Verdict{
@@ -364,9 +364,9 @@ func (s *survey) remedy(f *file) string {
 
 // last returns the newest segment that the next start does not remove.
 func (s *survey) last() *file {
-	for i := len(s.found) - 1; i >= 0; i-- {
-		if !s.found[i].unborn {
-			return s.found[i]
+	for _, f := range slices.Backward(s.found) {
+		if !f.unborn {
+			return f
 		}
 	}
 	return nil

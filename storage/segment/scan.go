@@ -112,7 +112,7 @@ func (s *scanner) run() error {
 		}
 		if fault != nil {
 			s.out.Damage = &Damage{Position: pos, Sequence: s.out.Cursor.Sequence, Offset: s.out.Cursor.Offset, Err: fault}
-			return nil
+			return nil //nolint:nilerr // damage is a fact, not an error
 		}
 		s.take(b, pos)
 		if s.o.Visit != nil {

@@ -65,27 +65,27 @@ func (w *Window) Head(pos int64) (batch.Batch, int, error) {
 	n, err := batch.Peek(b)
 	switch {
 	case err != nil:
-		return nil, 0, &Fault{Position: pos, Err: err}
+		return nil, 0, &FaultError{Position: pos, Err: err}
 	case int64(n) > w.size-pos:
-		return nil, 0, &Fault{Position: pos, Err: fmt.Errorf("batch of %d bytes where %d are left: %w", n, w.size-pos, batch.ErrShort)}
+		return nil, 0, &FaultError{Position: pos, Err: fmt.Errorf("batch of %d bytes where %d are left: %w", n, w.size-pos, batch.ErrShort)}
 	case !assignedSound(b):
-		return nil, 0, &Fault{Position: pos, Err: batch.ErrChecksum}
+		return nil, 0, &FaultError{Position: pos, Err: batch.ErrChecksum}
 	}
 	return batch.Batch(b), n, nil
 }
 
-// Fault is damage met at a position; errors of other types come from reading.
-type Fault struct {
+// FaultError is damage met at a position; errors of other types come from reading.
+type FaultError struct {
 	Position int64
 	Err      error
 }
 
-func (f *Fault) Error() string { return fmt.Sprintf("at byte %d: %v", f.Position, f.Err) }
-func (f *Fault) Unwrap() error { return f.Err }
+func (f *FaultError) Error() string { return fmt.Sprintf("at byte %d: %v", f.Position, f.Err) }
+func (f *FaultError) Unwrap() error { return f.Err }
 
 // IsFault reports whether err is damage, and returns it.
-func IsFault(err error) (*Fault, bool) {
-	var f *Fault
+func IsFault(err error) (*FaultError, bool) {
+	var f *FaultError
 	ok := errors.As(err, &f)
 	return f, ok
 }
