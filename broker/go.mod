@@ -10,6 +10,7 @@ require (
 	github.com/prometheus/client_golang v1.25.0
 	golang.org/x/sync v0.25.0
 	margay.dev/storage v0.0.0
+	pgregory.net/rapid v1.3.0
 )
 
 require (
