@@ -2,12 +2,11 @@ module margay.dev/client
 
 go 1.26.0
 
-require margay.dev/wire v0.0.0
-
 require (
 	go.uber.org/goleak v1.3.0
 	golang.org/x/sync v0.25.0
 	margay.dev/router v0.0.0
+	margay.dev/wire v0.0.0
 	pgregory.net/rapid v1.3.0
 )
 

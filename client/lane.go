@@ -124,6 +124,7 @@ func (l *lane) addBatch(recs []Record, pick []int, size int64) (*flight, error) 
 	l.open = f
 	l.seal()
 	l.rouse(now)
+	l.signal()
 	return f, nil
 }
 
@@ -154,7 +155,9 @@ func (l *lane) rouse(now time.Time) {
 		l.p.wg.Go(l.run)
 		return
 	}
-	if !l.awake && (!l.line.IsUp() || l.line.Ready(now)) {
+	// With nothing under way no answer will wake run, and it may sleep through the end of a pause.
+	asleep := l.line.Outstanding() == 0 && l.open != nil && l.open.count == 1
+	if !l.awake && (asleep || !l.line.IsUp() || l.line.Ready(now)) {
 		l.signal()
 	}
 }

@@ -91,10 +91,10 @@ func all(t testing.TB, s *client.Subscription) []client.Record {
 	return out
 }
 
-func wantError(t testing.TB, err error, code error, class client.Class) {
+func wantError(t testing.TB, err, want error, class client.Class) {
 	t.Helper()
 	e := client.AsError(err)
-	if e == nil || !errors.Is(err, code) || e.Class != class {
-		t.Fatalf("error is %v, want %v of class %v", err, code, class)
+	if e == nil || !errors.Is(err, want) || e.Class != class {
+		t.Fatalf("error is %v, want %v of class %v", err, want, class)
 	}
 }

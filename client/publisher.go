@@ -205,9 +205,10 @@ func (r *route) passOn(from uint32) {
 	r.sticky.CompareAndSwap(from, (from+1)%uint32(len(r.lanes)))
 }
 
-// retryWait is the wait after the n-th refusal in a row, with full jitter.
+// retryWait is the wait after the n-th refusal in a row, with full jitter. A record must get more than one try in its
+// life, however short that is.
 func (p *Publisher) retryWait(n int) time.Duration {
-	return p.c.rng.UpTo(min(retryBase<<min(n-1, 10), retryCap))
+	return p.c.rng.UpTo(min(retryBase<<min(n-1, 10), retryCap, p.cfg.deliveryTimeout/8))
 }
 
 // Flush waits until everything that was accepted before it has come to its end, and returns the first error among

@@ -98,6 +98,7 @@ func (s *shardState) progress(next, generation uint64) (e entry, ok bool) {
 
 // cut goes back to at: what lay from there on is not in the log any more.
 func (s *shardState) cut(at, generation uint64) (e entry, ok bool) {
+	s.placeAtStart()
 	from, to := at, s.receive
 	s.receive, s.received = at, generation
 	if from >= to {
@@ -114,12 +115,19 @@ func (s *shardState) outOfRange(d *code.Details) (e entry, ok bool) {
 	if !known || at.Kind != wire.StartOffset || at.At >= earliest {
 		return entry{}, false
 	}
-	if !s.placed {
-		s.placed, s.receive = true, at.At
-		s.next = at.At
-	}
+	s.placeAtStart()
 	s.received = 0
 	return s.skip(at.At, earliest, GapRetention)
+}
+
+// placeAtStart takes the caller's word for where the shard begins, when the broker answered with an error about it.
+func (s *shardState) placeAtStart() {
+	if s.placed {
+		return
+	}
+	s.placed = true
+	s.receive, s.received = s.start.At, s.start.Generation
+	s.next, s.generation = s.receive, s.received
 }
 
 // told merges a gap with one that no record has carried yet. Called under Subscription.turn.

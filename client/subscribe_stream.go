@@ -94,6 +94,7 @@ func (s *Subscription) finished() bool {
 // establish subscribes from where each shard stands, until it works, ctx ends, or an error is final.
 func (s *Subscription) establish(ctx context.Context, status func(Status)) (*subscribeStream, *Error) {
 	wait := s.newBackoff()
+	var last *Error
 	for attempt := 1; ; attempt++ {
 		st, err := s.open(ctx)
 		if err == nil {
@@ -101,9 +102,12 @@ func (s *Subscription) establish(ctx context.Context, status func(Status)) (*sub
 		}
 		e := code.From(err)
 		if ctx.Err() != nil {
-			e.Class = Refused
-			return nil, e
+			if last != nil {
+				e = last // what stood in the way, rather than that time ran out on it
+			}
+			return nil, code.New(e.Code, "subscribe %s: %s (gave up: %w)", s.name, e.Message, ctx.Err()).WithClass(Refused)
 		}
+		last = e
 		status(Status{Err: e, Attempt: attempt})
 		if end := s.settle(e); end != nil {
 			return nil, end

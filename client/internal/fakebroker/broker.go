@@ -105,6 +105,7 @@ type Shard struct {
 	Earliest   uint64
 	next       uint64 // offset
 	producers  map[uint64]*producer
+	cuts       map[uint64]uint64 // where a generation was cut
 }
 
 type producer struct {
@@ -205,7 +206,7 @@ func (b *Broker) current() Script {
 func (b *Broker) AddLog(name string, shards int) *Log {
 	l := &Log{ID: batch.NewLogID(), Name: name}
 	for range shards {
-		l.Shards = append(l.Shards, &Shard{Generation: 1, producers: map[uint64]*producer{}})
+		l.Shards = append(l.Shards, &Shard{Generation: 1, producers: map[uint64]*producer{}, cuts: map[uint64]uint64{}})
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -237,6 +238,7 @@ func (s *Shard) Cut(at uint64) {
 		s.Batches = s.Batches[:len(s.Batches)-1]
 	}
 	s.next = at
+	s.cuts[s.Generation] = at
 	s.Generation++
 }
 

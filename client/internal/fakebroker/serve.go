@@ -24,7 +24,7 @@ func (b *Broker) serve(r *running, c session.Conn) {
 			break
 		}
 		r.wg.Go(func() {
-			defer lane.Reset(code.Cancelled)
+			defer func() { _ = lane.Close() }()
 			b.lane(r, c, lane)
 		})
 	}

@@ -94,13 +94,13 @@ func (s *Shard) place(st wire.Start) (uint64, error) {
 	case wire.StartEarliest:
 		return s.Earliest, nil
 	case wire.StartOffset:
-		switch {
-		case st.At < s.Earliest || st.At > s.next && st.Generation == s.Generation:
+		if cut, ok := s.cuts[st.Generation]; ok && st.At > cut {
+			return 0, code.New(code.Cut, "at %d", cut).At("", s.Generation).
+				With(code.DetailResumeAt, cut).With(code.DetailShard, uint64(st.Shard))
+		}
+		if st.At < s.Earliest || st.At > s.next {
 			return 0, code.New(code.OutOfRange, "offset %d", st.At).With(code.DetailEarliest, s.Earliest).
 				With(code.DetailLatest, s.next).With(code.DetailShard, uint64(st.Shard))
-		case st.At > s.next:
-			return 0, code.New(code.Cut, "at %d", s.next).At("", s.Generation).
-				With(code.DetailResumeAt, s.next).With(code.DetailShard, uint64(st.Shard))
 		}
 		return st.At, nil
 	case wire.StartTime:
