@@ -60,6 +60,7 @@ type Host struct {
 	log       *slog.Logger
 	metrics   *metrics
 	committer *commit.Committer
+	files     *storage.Files
 	space     *space
 
 	failed chan *Shard
@@ -98,6 +99,7 @@ const (
 	defaultReserve    = 8 << 20
 	defaultFlushSlots = 16
 	openParallel      = 4
+	sealedFiles       = 256 // descriptors for reading sealed segments, over all shards
 	firstBackoff      = 500 * time.Millisecond
 	maxBackoff        = 30 * time.Second
 )
@@ -117,7 +119,7 @@ func New(cfg Config) *Host {
 		cfg.FlushSlots = defaultFlushSlots
 	}
 	return &Host{
-		cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), committer: commit.New(cfg.FlushSlots),
+		cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), committer: commit.New(cfg.FlushSlots), files: storage.NewFiles(sealedFiles),
 		space:  &space{fs: cfg.FS, dir: cfg.Dir.Path(), reserve: cfg.Reserve},
 		failed: make(chan *Shard), moved: make(chan struct{}), shards: map[Ref]*Shard{}, configs: map[Ref]*control.Log{}, damaged: map[Ref]error{}, retry: map[Ref]retryOpen{},
 	}

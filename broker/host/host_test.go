@@ -523,7 +523,7 @@ func TestFullDisk(t *testing.T) {
 			t.Error("the report does not say that the disk is full")
 		}
 		checkAcked(t, s, a)
-		mem.SetCapacity(int64(round+2) << 20)
+		mem.SetCapacity(int64(round+3) * 256 << 10)
 		eventually(t, "writes to resume", func() bool { return !full() })
 	}
 	r.stop()

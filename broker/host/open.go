@@ -12,8 +12,12 @@ import (
 	"margay.dev/wire/control"
 )
 
-// memoryBytes bounds a log that is held in memory and names no bound of its own.
-const memoryBytes = 64 << 20
+// A log in memory holds at most memoryBytes, and is trimmed to memoryKept before it gets there: what comes
+// between two looks at retention must still fit.
+const (
+	memoryBytes = storage.DefaultMemoryBytes
+	memoryKept  = memoryBytes / 4 * 3
+)
 
 // openShard recovers the shard's log, if it has one, and starts its core at the fresh generation.
 func (h *Host) openShard(ref Ref, l *control.Log, generation uint64, cut *uint64) (*Shard, error) {
@@ -22,7 +26,7 @@ func (h *Host) openShard(ref Ref, l *control.Log, generation uint64, cut *uint64
 		wake: make(chan struct{}, 1), stopped: make(chan struct{}),
 		opts: storage.Options{
 			FS: h.cfg.FS, Dir: h.cfg.Dir.ShardDir(ref.Log, ref.Shard), ID: ref.Log, Shard: ref.Shard,
-			CutTo: cut, Logger: h.log.With("log", l.FullName(), "shard", ref.Shard),
+			CutTo: cut, Files: h.files, SegmentBytes: l.SegmentSize(), Logger: h.log.With("log", l.FullName(), "shard", ref.Shard),
 		},
 		interval: l.FsyncInterval,
 	}
@@ -62,8 +66,8 @@ func shardConfig(node string, l *control.Log, generation uint64) shard.Config {
 		c.Fsync = shard.FsyncNever
 	}
 	if c.Memory {
-		if c.MaxBytes <= 0 || c.MaxBytes > memoryBytes {
-			c.MaxBytes = memoryBytes
+		if c.MaxBytes <= 0 || c.MaxBytes > memoryKept {
+			c.MaxBytes = memoryKept
 		}
 		c.SegmentBytes = min(c.SegmentBytes, max(c.MaxBytes/16, shard.MinSegmentBytes))
 	}

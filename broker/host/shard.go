@@ -262,6 +262,9 @@ func (s *Shard) writeFailed(now int64, err error) {
 	switch {
 	case errors.Is(err, storage.ErrPoisoned):
 		s.lose(now, err)
+	case errors.Is(err, storage.ErrFull) && s.cfg.Memory: // retention makes room at the next step
+		s.nextTick = time.Time{}
+		s.core.Step(now, shard.WriteFailed{Err: code.New(code.StorageFull, "the log in memory is full").Retry(spaceInterval)}, &s.eff)
 	case errors.Is(err, storage.ErrFull):
 		s.full, s.spaceAt = true, time.Now().Add(spaceInterval)
 		s.host.space.fill()

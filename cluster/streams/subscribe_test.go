@@ -459,3 +459,28 @@ func TestMemoryLog(t *testing.T) {
 		t.Errorf("after the restart: %q at %d", r.Value, r.Offset)
 	}
 }
+
+// A memory log is bounded: the oldest records make room, and publishing goes on.
+func TestMemoryLogIsBounded(t *testing.T) {
+	n := margaytest.Start(t)
+	create(t, n, control.StreamSpec{Name: "m", Storage: new("memory")})
+	c := n.Connect()
+	p := c.Publisher("m")
+	ctx := within(t)
+	const total = 3000
+	value := make([]byte, 40<<10) // 120 MB in all
+	for range total {
+		p.PublishAsync(ctx, client.Record{Value: value})
+	}
+	if err := p.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	o, err := c.Offsets(ctx, "m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if held := o[0].Latest - o[0].Earliest; o[0].Latest != total || held*40<<10 > 64<<20 {
+		t.Errorf("%d records are held, %d to %d", held, o[0].Earliest, o[0].Latest)
+	}
+	take(t, subscribe(t, c, "m", client.FromEarliest(), client.SkipLost()), 100)
+}
