@@ -72,7 +72,11 @@ func newQUICConn(conn *quic.Conn, cfg Config, release func() error) *quicConn {
 func (c *quicConn) OpenLane(ctx context.Context) (*Lane, error) {
 	st, err := c.conn.OpenStreamSync(ctx)
 	if err != nil {
-		return nil, convert("open lane", err)
+		e := code.From(convert("open lane", err))
+		if e.Class == code.ClassUnknown {
+			e.Class = code.ClassRefused // there is no lane, so nothing was applied on it
+		}
+		return nil, e
 	}
 	return newLane(c.shared, quicStream{st}), nil
 }
