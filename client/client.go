@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"margay.dev/client/internal/backoff"
+	"margay.dev/client/internal/contexts"
 	"margay.dev/client/internal/link"
 	"margay.dev/wire/code"
 	"margay.dev/wire/control"
@@ -89,7 +90,7 @@ func Connect(ctx context.Context, address string, opts ...Option) (*Client, erro
 // ConnectNamed connects as a context file says: NAME.yaml in margay/contexts of the user's configuration directory.
 // Options come on top of it.
 func ConnectNamed(ctx context.Context, name string, opts ...Option) (*Client, error) {
-	k, err := namedContext(name)
+	k, err := contexts.Load(name)
 	if err != nil {
 		return nil, err
 	}

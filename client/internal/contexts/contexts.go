@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package client
+// Package contexts finds context files by name in the user's configuration directory; it reads them and writes
+// nothing, and refuses names that could leave the directory.
+package contexts
 
 import (
 	"errors"
@@ -12,7 +14,8 @@ import (
 	"margay.dev/wire/control"
 )
 
-func namedContext(name string) (*control.Context, error) {
+// Load reads NAME.yaml.
+func Load(name string) (*control.Context, error) {
 	if !control.ValidName(name) {
 		return nil, code.New(code.BadRequest, "context %.100q: a name is %s", name, control.NameRule)
 	}
