@@ -18,8 +18,8 @@ const scheme = "margay://"
 
 // parseAddress reads "margay://host:port[,host:port...]"; the scheme and the port may be left out.
 func parseAddress(s string) ([]string, *Error) {
-	fail := func(why string) ([]string, *Error) {
-		return nil, code.New(code.BadRequest, "address %q: %s: want %shost:port[,host:port]", s, why, scheme)
+	fail := func(why string) *Error {
+		return code.New(code.BadRequest, "address %q: %s: want %shost:port[,host:port]", s, why, scheme)
 	}
 	rest, ok := strings.CutPrefix(s, scheme)
 	if !ok {
@@ -27,25 +27,25 @@ func parseAddress(s string) ([]string, *Error) {
 			if before == "margay+tls" {
 				return nil, code.New(code.Unsupported, "address %q: TLS over TCP is not supported by this release", s)
 			}
-			return fail("unknown scheme")
+			return nil, fail("unknown scheme")
 		}
 	}
 	var addresses []string
-	for _, part := range strings.Split(strings.TrimSuffix(rest, "/"), ",") {
+	for part := range strings.SplitSeq(strings.TrimSuffix(rest, "/"), ",") {
 		part = strings.TrimSpace(part)
 		host, port, err := net.SplitHostPort(part)
 		if err != nil {
 			// Without a port: a name, an IPv4 address, or an IPv6 address with or without its brackets.
 			host, port = strings.TrimSuffix(strings.TrimPrefix(part, "["), "]"), strconv.Itoa(DefaultPort)
 			if strings.Contains(host, ":") && net.ParseIP(host) == nil {
-				return fail("cannot tell host from port")
+				return nil, fail("cannot tell host from port")
 			}
 		}
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return fail("port is not a number from 1 to 65535")
+			return nil, fail("port is not a number from 1 to 65535")
 		}
 		if host == "" || strings.ContainsAny(host, "/@?# ") {
-			return fail("no host")
+			return nil, fail("no host")
 		}
 		addresses = append(addresses, net.JoinHostPort(host, port))
 	}

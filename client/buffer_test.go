@@ -266,3 +266,27 @@ func TestCompression(t *testing.T) {
 		t.Errorf("read %d records", len(recs))
 	}
 }
+
+// Who ignores futures hears of a loss at the next Flush, once.
+func TestFlushTellsWhatNobodyHeard(t *testing.T) {
+	b := fakebroker.New(t)
+	b.AddLog(stream, 1)
+	b.Script(func(s *fakebroker.Script) {
+		s.Publish = func(fakebroker.Publish) fakebroker.Verdict {
+			return fakebroker.Verdict{Err: code.New(code.PermissionDenied, "no")}
+		}
+	})
+	p := connect(t, b).Publisher("orders")
+	f := p.PublishAsync(within(t), client.Record{})
+	<-f.Done()
+	wantError(t, p.Flush(within(t)), client.ErrPermissionDenied, client.Fatal)
+	if err := p.Flush(within(t)); err != nil {
+		t.Errorf("told again: %v", err)
+	}
+	if _, err := p.Publish(within(t), client.Record{}); err == nil {
+		t.Fatal("it is not refused")
+	}
+	if err := p.Flush(within(t)); err != nil {
+		t.Errorf("told again what Publish returned: %v", err)
+	}
+}

@@ -5,6 +5,7 @@ package client
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"margay.dev/client/internal/order"
@@ -29,6 +30,8 @@ type flight struct {
 	done chan struct{}
 	ack  Ack // of the first record
 	err  *Error
+	// heard: somebody was told the result. A failure that nobody heard of is told by Flush.
+	heard atomic.Bool
 }
 
 type item = order.Item[*flight]
@@ -84,6 +87,7 @@ func (f *flight) stored(p *wire.Published) {
 // result is the fate of the record at index; only once done is closed.
 func (f *flight) result(index uint32) (Ack, error) {
 	if f.err != nil {
+		f.heard.Store(true)
 		return Ack{}, f.err
 	}
 	a := f.ack

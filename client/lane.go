@@ -292,6 +292,7 @@ func (l *lane) finish(p *wire.Published) {
 		f := d.Item.Value
 		if d.Err != nil {
 			f.err = d.Err
+			l.p.remember(f)
 		} else {
 			f.stored(p)
 		}

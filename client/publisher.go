@@ -27,6 +27,7 @@ type Publisher struct {
 	wg     sync.WaitGroup
 
 	route  atomic.Pointer[route]
+	failed atomic.Pointer[flight] // one that failed and that Flush has not told of
 	gate   chan struct{} // holds one lookup at a time
 	mu     sync.Mutex
 	closed bool
@@ -211,10 +212,21 @@ func (p *Publisher) retryWait(n int) time.Duration {
 	return p.c.rng.UpTo(min(retryBase<<min(n-1, 10), retryCap, p.cfg.deliveryTimeout/8))
 }
 
-// Flush waits until everything that was accepted before it has come to its end, and returns the first error among
-// that, or ctx's when it ends first.
+// remember keeps a failure for Flush, unless there is one that nobody has heard of yet.
+func (p *Publisher) remember(f *flight) {
+	if old := p.failed.Load(); old == nil || old.heard.Load() {
+		p.failed.CompareAndSwap(old, f)
+	}
+}
+
+// Flush waits until everything that was accepted before it has come to its end. It returns the first error among that,
+// or that of a record before it whose failure nobody has heard of, or ctx's when it ends first: who ignores futures
+// hears of a loss here.
 func (p *Publisher) Flush(ctx context.Context) error {
 	var first error
+	if f := p.failed.Swap(nil); f != nil && !f.heard.Load() {
+		first = f.err
+	}
 	for _, f := range p.flights() {
 		if _, err := f.wait(ctx, 0); err != nil {
 			if first == nil {

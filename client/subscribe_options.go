@@ -92,9 +92,7 @@ func FromOffsets(offsets map[uint32]uint64) SubscribeOption {
 			s.offsets = map[uint32]uint64{}
 		}
 		s.kind = wire.StartOffset
-		for shard, offset := range offsets {
-			s.offsets[shard] = offset
-		}
+		maps.Copy(s.offsets, offsets)
 	})
 }
 

@@ -169,11 +169,12 @@ func (s *Subscription) judge(e *Error) *Error {
 		return e
 	case code.Protocol, code.CorruptBatch, code.Closed:
 		return nil // of the connection, not of the log, unless it repeats
+	default:
+		if e.Class == Fatal {
+			return e
+		}
+		return nil
 	}
-	if e.Class == Fatal {
-		return e
-	}
-	return nil
 }
 
 // concerned is the shard that an error is about.

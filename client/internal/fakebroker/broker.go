@@ -11,6 +11,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"maps"
 	"math/big"
 	"net"
 	"sync"
@@ -314,9 +315,5 @@ func (b *Broker) Goodbye() {
 func (b *Broker) live() map[session.Conn]*session.Lane {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	out := map[session.Conn]*session.Lane{}
-	for c, l := range b.conns {
-		out[c] = l
-	}
-	return out
+	return maps.Clone(b.conns)
 }

@@ -65,6 +65,7 @@ func (b *Broker) control(c session.Conn, lane *session.Lane) {
 			b.auth(c, lane, h.Corr, a.Token)
 		case wire.TypePing:
 			_ = lane.SendFrame(h.Corr, &wire.Pong{})
+		default:
 		}
 	}
 }
@@ -108,6 +109,7 @@ func (b *Broker) lane(r *running, c session.Conn, lane *session.Lane) {
 		case wire.TypeSubscribe:
 			b.subscribe(r, c, lane, h.Corr, body)
 			return
+		default:
 		}
 	}
 }

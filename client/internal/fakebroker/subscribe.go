@@ -108,6 +108,7 @@ func (s *Shard) place(st wire.Start) (uint64, error) {
 		if i < len(s.Batches) {
 			return s.Batches[i].BaseOffset(), nil
 		}
+	case wire.StartLatest:
 	}
 	return s.next, nil
 }
@@ -159,7 +160,7 @@ func (b *Broker) collect(out []byte, f *wire.Subscribe, x *sub) []byte {
 	i := sort.Search(len(x.s.Batches), func(i int) bool { return x.s.Batches[i].NextOffset() > x.next })
 	for ; i < len(x.s.Batches) && len(out) < 256<<10 && !x.done; i++ {
 		bt := x.s.Batches[i]
-		frame := wire.AppendFrame(nil, 0, &wire.Deliver{Shard: x.id, Mark: x.s.next, Batch: batch.Batch(bt)})
+		frame := wire.AppendFrame(nil, 0, &wire.Deliver{Shard: x.id, Mark: x.s.next, Batch: bt})
 		if b.script.Corrupt != nil {
 			b.script.Corrupt(frame)
 		}

@@ -113,6 +113,9 @@ func (l *Link) leave(ctx context.Context, a *attempt) error {
 	defer l.mu.Unlock()
 	if a.waiters--; a.waiters == 0 {
 		a.cancel()
+		if l.attempt == a {
+			l.attempt = nil // whoever asks next must not join a search that was called off
+		}
 	}
 	select {
 	case <-a.done: // both at once; the connection is there for the next who asks
@@ -192,7 +195,9 @@ func (l *Link) finish(a *attempt, conn *Conn, err *code.Error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a.conn, a.err = conn, err
-	l.attempt = nil
+	if l.attempt == a {
+		l.attempt = nil
+	}
 	if conn != nil {
 		l.current = conn
 	} else if l.closed {

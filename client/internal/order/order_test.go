@@ -205,7 +205,8 @@ func TestLineIsHonest(t *testing.T) {
 			"process": func(*rapid.T) { r.process() },
 			"answer":  func(*rapid.T) { r.answer() },
 			"round": func(*rapid.T) {
-				for r.write() || r.process() || r.answer() {
+				for moved := true; moved; {
+					moved = r.write() || r.process() || r.answer()
 				}
 			},
 			"lose": func(t *rapid.T) { r.lose(rapid.IntRange(0, 4).Draw(t, "processed")); r.line.Up() },
