@@ -83,6 +83,9 @@ func (e *endless) Write(b []byte) (int, error) { return len(b), nil }
 func (e *endless) Finish() error               { return nil }
 
 func TestFramesDoNotAllocate(t *testing.T) {
+	if raceDetector {
+		t.Skip("under the race detector pools lose things on purpose")
+	}
 	e := &endless{piped: *newPiped(whole), frame: wire.AppendFrame(nil, 7, &wire.Auth{Token: string(make([]byte, 200))})}
 	l := newLane(newShared(Config{}.withDefaults(), e), e)
 	defer func() { _ = l.Close() }()

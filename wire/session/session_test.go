@@ -174,34 +174,33 @@ func TestLargeFrameOnEmptyQueue(t *testing.T) {
 }
 
 func TestResetCarriesItsCode(t *testing.T) {
-	told := make(chan error, 1)
+	told := make(chan error, 2)
 	b := listen(t, Config{}, func(_ Conn, l *Lane) {
-		if _, err := l.ReadHeader(); err != nil {
-			t.Error(err)
+		defer func() { _ = l.Close() }()
+		for {
+			h, err := l.ReadHeader()
+			if err != nil {
+				told <- err
+				<-l.Done()
+				told <- l.Write([]byte{1})
+				return
+			}
+			_ = l.SendFrame(h.Corr, &wire.Pong{})
 		}
-		_, err := l.ReadHeader()
-		told <- err
-		<-l.Done()
-		wantCode(t, "write to a lane that was reset", l.Write([]byte{1}), code.SlowConsumer)
-		_ = l.Close()
 	})
 	c := b.connect(Config{})
-	l := open(t, c)
-	if err := l.SendFrame(1, &wire.Ping{}); err != nil {
+	l, other := open(t, c), open(t, c)
+	if _, _, err := ask(l, 1, nil); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "frame on its way", func() bool { return c.(*quicConn).cfg.Stats.BytesOut.Load() >= 16 })
-	l2 := open(t, c) // the connection lives on
 	l.Reset(code.SlowConsumer)
-	select {
-	case err := <-told:
-		if !errors.Is(err, code.SlowConsumer) && err != nil {
-			t.Errorf("the peer was told %v", err)
-		}
-	case <-t.Context().Done():
-	}
 	<-l.Done()
-	_ = l2.Close()
+	wantCode(t, "read by the peer", <-told, code.SlowConsumer)
+	wantCode(t, "write by the peer", <-told, code.SlowConsumer)
+	if _, _, err := ask(other, 1, nil); err != nil {
+		t.Errorf("another lane: %v", err)
+	}
+	_ = other.Close()
 }
 
 func TestConnCloseCarriesCodeAndMessage(t *testing.T) {
