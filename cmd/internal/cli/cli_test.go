@@ -78,3 +78,36 @@ func TestFlagsStandAboveTheEnvironment(t *testing.T) {
 		t.Errorf("bad environment: %+v", got)
 	}
 }
+
+func TestHelpIsNoFailure(t *testing.T) {
+	for _, args := range []string{"", "-h", "--help", "stream", "stream -h", "pub --help", "help sub", "completion bash"} {
+		got := shell{}.run(t.Context(), strings.Fields(args)...)
+		if got.code != 0 || got.out == "" || got.err != "" {
+			t.Errorf("margay %s: %+v", args, got)
+		}
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	for args, want := range map[string]string{
+		"__complete stre":                     "stream",
+		"__complete version --output ":        "json",
+		"__complete pub orders --ack ":        "quorum",
+		"__complete serve --log-format ":      "json",
+		"__complete sub orders --from ":       "earliest",
+		"__complete stream create a --fsync ": "interval",
+	} {
+		got := shell{}.run(t.Context(), strings.Split(args, " ")...)
+		if got.code != 0 || !strings.Contains(got.out, want) {
+			t.Errorf("margay %s: %+v, want %s", args, got, want)
+		}
+	}
+	var plane planeStub
+	if got := planeShell(t, &plane).run(t.Context(), "__complete", "pub", ""); !strings.Contains(got.out, "orders") {
+		t.Errorf("streams are not offered: %+v", got)
+	}
+	// A cluster that is away offers nothing, and is not waited for.
+	if got := (shell{env: map[string]string{"MARGAY_ADDRESS": "127.0.0.1:1"}}).run(t.Context(), "__complete", "pub", ""); got.code != 0 || strings.Contains(got.out, "orders") {
+		t.Errorf("nobody there: %+v", got)
+	}
+}

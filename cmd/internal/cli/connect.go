@@ -22,10 +22,12 @@ func (a *app) connect(ctx context.Context, t *target, options ...client.Option) 
 		}
 	}
 	address := scheme + strings.Join(t.Addresses, ",")
-	options = append([]client.Option{client.WithContext(t.Context)}, options...)
+	where := t.Context
 	if t.token != "" {
+		where.APIKey = "" // with both, it would not be clear as whom the command goes
 		options = append(options, client.WithToken(t.token))
 	}
+	options = append([]client.Option{client.WithContext(where)}, options...)
 	ctx, cancel := context.WithTimeout(ctx, a.global.timeout)
 	defer cancel()
 	c, err := client.Connect(ctx, address, options...)

@@ -35,8 +35,8 @@ type pubFlags struct {
 	lines   bool
 	keyFrom string
 	ack     string
-	delay   control.Duration
-	ttl     control.Duration
+	delay   duration
+	ttl     duration
 }
 
 func (a *app) pubCommand() *cobra.Command {
@@ -64,8 +64,8 @@ json each acknowledged record is one object, with the number of its line.`,
 	flags.BoolVar(&f.lines, "lines", false, "publish each line of standard input")
 	flags.StringVar(&f.keyFrom, "key-from", "", "take each key from its value: re:REGEXP (first group or whole match) or json:/POINTER")
 	flags.StringVar(&f.ack, "ack", "", "what an ack waits for: none, leader or quorum (the stream's rule when not given)")
-	flags.TextVar(&f.delay, "delay", control.Duration(0), "hold the record back from consumer groups this long")
-	flags.TextVar(&f.ttl, "ttl", control.Duration(0), "the record's life; none when 0s")
+	flags.Var(&f.delay, "delay", "hold the record back from consumer groups this long")
+	flags.Var(&f.ttl, "ttl", "the record's life; none when 0s")
 	complete(cmd, "ack", "none", "leader", "quorum")
 	return cmd
 }
@@ -101,7 +101,7 @@ func (f *pubFlags) recipe(keyGiven bool) (*recipe, error) {
 		r.headers = append(r.headers, client.Header{Key: name, Value: []byte(value)})
 	}
 	if r.ttl > 0 && r.ttl <= r.delay {
-		return nil, exit.Misuse("--ttl %v ends before --delay %v is over: nobody would ever get the record", f.ttl, f.delay)
+		return nil, exit.Misuse("--ttl %v ends before --delay %v is over: nobody would ever get the record", &f.ttl, &f.delay)
 	}
 	return r, nil
 }

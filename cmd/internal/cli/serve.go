@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -85,6 +87,11 @@ func (a *app) serve(ctx context.Context, f *serveFlags) error {
 	if err != nil {
 		return err
 	}
+	for flag, address := range map[string]string{"--listen": f.listen, "--http": f.http} {
+		if err := checkAddress(address); err != nil {
+			return exit.Misuse("%s %q: %w", flag, address, err)
+		}
+	}
 	data := f.data
 	if data == "" {
 		if data, err = contexts.DataDir(a.Getenv); err != nil {
@@ -123,6 +130,18 @@ func (a *app) serve(ctx context.Context, f *serveFlags) error {
 	return startFailure(err, data)
 }
 
+// checkAddress finds what no start would forgive before anything is touched.
+func checkAddress(s string) error {
+	_, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return errors.New("want HOST:PORT")
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return errors.New("want a port from 0 (any free one) to 65535")
+	}
+	return nil
+}
+
 func stopped(ended <-chan error) error {
 	late := time.NewTimer(stopWithin)
 	defer late.Stop()
@@ -157,8 +176,10 @@ func startFailure(err error, data string) error {
 		return refuse("run the release that wrote it, or a newer one")
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return refuse("give this user the right to write there, or choose another directory with --data")
+	case errors.Is(err, syscall.ENOTDIR):
+		return refuse("choose a directory with --data")
 	}
-	return err
+	return &exit.Failure{Err: err, Data: "what was acknowledged is on the disk; the next start recovers it"}
 }
 
 func (a *app) logger(f *serveFlags) (*slog.Logger, error) {

@@ -18,26 +18,30 @@ import (
 type streamFlags struct {
 	shards, replicas                  int
 	ack, minAck, fsync, storage       string
-	fsyncInterval, maxAge, segmentAge control.Duration
+	fsyncInterval, maxAge, segmentAge duration
 	maxBytes, segmentBytes            byteSize
 }
 
 func (f *streamFlags) define(cmd *cobra.Command, create bool) {
 	flags := cmd.Flags()
+	// A change has no defaults: what is not named stays as it is.
+	word, one := func(string) string { return "" }, 0
 	if create {
+		word, one = func(s string) string { return s }, 1
+		f.fsyncInterval = duration(control.DefaultFsyncInterval)
 		flags.IntVar(&f.shards, "shards", 1, "in how many parts the stream is kept; cannot change later")
 		flags.StringVar(&f.storage, "storage", control.StorageDisk, "disk, or memory (gone with the process)")
 		complete(cmd, "storage", control.StorageDisk, control.StorageMemory)
 	}
-	flags.IntVar(&f.replicas, "replicas", 1, "copies of each shard; one node holds one")
-	flags.StringVar(&f.ack, "ack", control.AckQuorum, "when a record is committed: leader or quorum")
-	flags.StringVar(&f.minAck, "min-ack", control.AckNone, "the least a publish may ask for: none, leader or quorum")
-	flags.StringVar(&f.fsync, "fsync", control.FsyncAlways, "when records are flushed to the disk: always (before the ack), interval or never")
-	flags.TextVar(&f.fsyncInterval, "fsync-interval", control.Duration(control.DefaultFsyncInterval), "with --fsync interval: how often")
-	flags.TextVar(&f.maxAge, "max-age", control.Duration(0), "remove records older than this, such as 7d; 0s is no limit")
+	flags.IntVar(&f.replicas, "replicas", one, "copies of each shard; one node holds one")
+	flags.StringVar(&f.ack, "ack", word(control.AckQuorum), "when a record is committed: leader or quorum")
+	flags.StringVar(&f.minAck, "min-ack", word(control.AckNone), "the least a publish may ask for: none, leader or quorum")
+	flags.StringVar(&f.fsync, "fsync", word(control.FsyncAlways), "when records are flushed to the disk: always (before the ack), interval or never")
+	flags.Var(&f.fsyncInterval, "fsync-interval", "with --fsync interval: how often")
+	flags.Var(&f.maxAge, "max-age", "remove records older than this, such as 7d; 0s is no limit")
 	flags.Var(&f.maxBytes, "max-bytes", "keep at most this much per shard, such as 10GiB; 0 is no limit")
 	flags.Var(&f.segmentBytes, "segment-bytes", "size at which a segment file is closed; 0 is the default")
-	flags.TextVar(&f.segmentAge, "segment-age", control.Duration(0), "age at which a segment file is closed; 0s is the default")
+	flags.Var(&f.segmentAge, "segment-age", "age at which a segment file is closed; 0s is the default")
 	complete(cmd, "ack", control.AckLeader, control.AckQuorum)
 	complete(cmd, "min-ack", control.AckNone, control.AckLeader, control.AckQuorum)
 	complete(cmd, "fsync", control.FsyncAlways, control.FsyncInterval, control.FsyncNever)
@@ -75,10 +79,10 @@ func (f *streamFlags) spec(flags *pflag.FlagSet, name string) control.StreamSpec
 		Name:   name,
 		Shards: given(flags, "shards", f.shards), Replicas: given(flags, "replicas", f.replicas),
 		Ack: given(flags, "ack", f.ack), MinAck: given(flags, "min-ack", f.minAck),
-		Fsync: given(flags, "fsync", f.fsync), FsyncInterval: given(flags, "fsync-interval", f.fsyncInterval),
+		Fsync: given(flags, "fsync", f.fsync), FsyncInterval: given(flags, "fsync-interval", control.Duration(f.fsyncInterval)),
 		Storage: given(flags, "storage", f.storage),
-		MaxAge:  given(flags, "max-age", f.maxAge), MaxBytes: given(flags, "max-bytes", int64(f.maxBytes)),
-		SegmentBytes: given(flags, "segment-bytes", int64(f.segmentBytes)), SegmentAge: given(flags, "segment-age", f.segmentAge),
+		MaxAge:  given(flags, "max-age", control.Duration(f.maxAge)), MaxBytes: given(flags, "max-bytes", int64(f.maxBytes)),
+		SegmentBytes: given(flags, "segment-bytes", int64(f.segmentBytes)), SegmentAge: given(flags, "segment-age", control.Duration(f.segmentAge)),
 	}
 }
 
@@ -86,9 +90,9 @@ func (f *streamFlags) patch(flags *pflag.FlagSet) control.StreamPatch {
 	return control.StreamPatch{
 		Replicas: given(flags, "replicas", f.replicas),
 		Ack:      given(flags, "ack", f.ack), MinAck: given(flags, "min-ack", f.minAck),
-		Fsync: given(flags, "fsync", f.fsync), FsyncInterval: given(flags, "fsync-interval", f.fsyncInterval),
-		MaxAge: given(flags, "max-age", f.maxAge), MaxBytes: given(flags, "max-bytes", int64(f.maxBytes)),
-		SegmentBytes: given(flags, "segment-bytes", int64(f.segmentBytes)), SegmentAge: given(flags, "segment-age", f.segmentAge),
+		Fsync: given(flags, "fsync", f.fsync), FsyncInterval: given(flags, "fsync-interval", control.Duration(f.fsyncInterval)),
+		MaxAge: given(flags, "max-age", control.Duration(f.maxAge)), MaxBytes: given(flags, "max-bytes", int64(f.maxBytes)),
+		SegmentBytes: given(flags, "segment-bytes", int64(f.segmentBytes)), SegmentAge: given(flags, "segment-age", control.Duration(f.segmentAge)),
 	}
 }
 
@@ -110,5 +114,26 @@ func (b *byteSize) Set(s string) error {
 		return err
 	}
 	*b = byteSize(n)
+	return nil
+}
+
+// duration is a span of time as a flag, in the notation of the REST documents: also in days.
+type duration control.Duration
+
+// String leaves out zero, which flags' help would show as a default where none is.
+func (d *duration) String() string {
+	if *d == 0 {
+		return ""
+	}
+	return control.Duration(*d).String()
+}
+
+func (d *duration) Type() string { return "duration" }
+func (d *duration) Set(s string) error {
+	v, err := control.ParseDuration(s)
+	if err != nil {
+		return err
+	}
+	*d = duration(v)
 	return nil
 }
