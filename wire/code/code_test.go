@@ -91,7 +91,7 @@ func TestFrom(t *testing.T) {
 
 func TestDetails(t *testing.T) {
 	var d Details
-	for k := DetailEarliest; k < detailEnd; k++ {
+	for k := DetailEarliest; k <= DetailShard; k++ {
 		if _, ok := d.Get(k); ok {
 			t.Errorf("detail %d is set before Put", k)
 		}
@@ -101,7 +101,7 @@ func TestDetails(t *testing.T) {
 		}
 	}
 	before := d
-	d.Put(detailEnd, 1)
+	d.Put(DetailShard+1, 1)
 	d.Put(200, 1)
 	if d != before {
 		t.Error("an unknown detail changed something")

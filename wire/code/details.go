@@ -23,8 +23,6 @@ const (
 	DetailLimit Detail = 5
 	// DetailShard is the shard that the error is about.
 	DetailShard Detail = 6
-
-	detailEnd Detail = 7
 )
 
 // String returns the name of the detail as documentation and logs write it.
@@ -57,7 +55,7 @@ type Details struct {
 type DetailSet uint8
 
 // Has reports whether d is in the set.
-func (s DetailSet) Has(d Detail) bool { return d < detailEnd && s&(1<<d) != 0 }
+func (s DetailSet) Has(d Detail) bool { return d <= DetailShard && s&(1<<d) != 0 }
 
 // Get returns the value of k and whether it is present.
 func (d *Details) Get(k Detail) (uint64, bool) {

@@ -130,7 +130,9 @@ func TestPathNarrows(t *testing.T) {
 
 func flood(l *Lane, size int) {
 	frame := append(wire.AppendHeader(nil, wire.Header{Type: wire.TypePublish, Size: uint32(size)}), make([]byte, size)...)
-	for l.Write(frame) == nil {
+	var err error
+	for err == nil {
+		err = l.Write(frame)
 	}
 	_ = l.Close()
 }

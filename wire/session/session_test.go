@@ -45,7 +45,7 @@ func TestManySenders(t *testing.T) {
 	const senders, each = 16, 500
 	type arrival struct{ sender, n uint32 }
 	arrived := make(chan arrival, senders*each)
-	b := listen(t, Config{OutboundBytes: 8 << 20}, func(c Conn, l *Lane) {
+	b := listen(t, Config{OutboundBytes: 8 << 20}, func(_ Conn, l *Lane) {
 		defer func() { _ = l.Close() }()
 		for {
 			h, err := l.ReadHeader()
