@@ -28,7 +28,7 @@ type Publisher struct {
 
 	route  atomic.Pointer[route]
 	failed atomic.Pointer[flight] // one that failed and that Flush has not told of
-	gate   chan struct{} // holds one lookup at a time
+	gate   chan struct{}          // holds one lookup at a time
 	mu     sync.Mutex
 	closed bool
 	routes []*route // every one there was: flushed and closed together

@@ -153,7 +153,9 @@ func (l *Link) search(ctx context.Context, a *attempt) {
 	for try := 0; ; try++ {
 		conn, err := l.round(ctx, start, try)
 		if err == nil || err.Class == code.ClassFatal || ctx.Err() != nil {
-			l.finish(a, conn, err)
+			if !l.finish(a, conn, err) && conn != nil {
+				_ = conn.Close(code.Cancelled, "not needed any more")
+			}
 			return
 		}
 		l.mu.Lock()
@@ -191,19 +193,24 @@ func (l *Link) round(ctx context.Context, start, try int) (*Conn, *code.Error) {
 	return nil, hard
 }
 
-func (l *Link) finish(a *attempt, conn *Conn, err *code.Error) {
+// finish tells those who wait. It reports whether the connection is the link's now.
+func (l *Link) finish(a *attempt, conn *Conn, err *code.Error) (adopted bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a.conn, a.err = conn, err
 	if l.attempt == a {
 		l.attempt = nil
 	}
-	if conn != nil {
-		l.current = conn
-	} else if l.closed {
+	switch {
+	case conn != nil && (l.current == nil || !l.current.usable()):
+		l.current, adopted = conn, true
+	case conn != nil: // called off, and another search was faster
+		a.conn = l.current
+	case l.closed:
 		a.err = code.New(code.Closed, "the client is closed")
 	}
 	close(a.done)
+	return adopted
 }
 
 // connect makes one connection and authenticates it.
