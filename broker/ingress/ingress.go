@@ -36,7 +36,7 @@ type Config struct {
 	Logger        *slog.Logger
 	Registerer    prometheus.Registerer
 
-	KeepAlive, Idle    time.Duration // as the listener has them; told in the hello; default 5 s and 30 s
+	KeepAlive, Idle    time.Duration // as the listener has them; told in the hello; default 3 s and 30 s
 	AuthTimeout        time.Duration // from connect to a valid token; default 10 s
 	MaxConnections     int           // default 10,000
 	InFlightConnection int64         // bytes of unanswered publishes per connection; default 64 MiB
@@ -67,7 +67,7 @@ func New(cfg Config) *Server {
 		cfg.AuthTimeout = 10 * time.Second
 	}
 	if cfg.KeepAlive <= 0 {
-		cfg.KeepAlive = 5 * time.Second
+		cfg.KeepAlive = 3 * time.Second
 	}
 	if cfg.Idle <= 0 {
 		cfg.Idle = 30 * time.Second
