@@ -67,6 +67,8 @@ type Script struct {
 	Lookup func(name string) error
 	// Corrupt spoils a delivery.
 	Corrupt func(deliver []byte)
+	// Noise is sent as it is before each delivery.
+	Noise []byte
 }
 
 // Publish is a publish as it arrived.
@@ -90,6 +92,8 @@ type Verdict struct {
 	Kill bool
 	// Twice answers twice.
 	Twice bool
+	// Before is sent as it is before the answer.
+	Before []byte
 }
 
 // Log is one stream.

@@ -163,11 +163,12 @@ type answers struct {
 }
 
 type answer struct {
-	hold  <-chan struct{}
-	kill  bool
-	twice bool
-	corr  uint64
-	frame wire.Frame
+	hold   <-chan struct{}
+	kill   bool
+	twice  bool
+	before []byte
+	corr   uint64
+	frame  wire.Frame
 }
 
 func newAnswers(r *running, c session.Conn, lane *session.Lane) *answers {
@@ -185,6 +186,9 @@ func newAnswers(r *running, c session.Conn, lane *session.Lane) *answers {
 			if x.kill {
 				_ = c.Close(code.Unavailable, "killed by the script")
 				continue
+			}
+			if len(x.before) > 0 {
+				_ = lane.Send(x.before)
 			}
 			_ = lane.SendFrame(x.corr, x.frame)
 			if x.twice {
@@ -223,7 +227,7 @@ func (b *Broker) publish(out *answers, corr uint64, body []byte) {
 	if hook != nil {
 		v = hook(p)
 	}
-	a := answer{hold: v.Hold, kill: v.Kill, twice: v.Twice, corr: corr}
+	a := answer{hold: v.Hold, kill: v.Kill, twice: v.Twice, before: v.Before, corr: corr}
 	if v.Err == nil || v.Apply {
 		ok, err := b.apply(&f, bt)
 		a.frame = ok

@@ -164,7 +164,7 @@ func (b *Broker) collect(out []byte, f *wire.Subscribe, x *sub) []byte {
 		if b.script.Corrupt != nil {
 			b.script.Corrupt(frame)
 		}
-		out = append(out, frame...)
+		out = append(append(out, b.script.Noise...), frame...)
 		x.next = bt.NextOffset()
 		x.done = f.UntilMark && x.next >= x.end
 	}
