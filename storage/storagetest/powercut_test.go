@@ -310,7 +310,11 @@ func (c *cutter) goesOn(left *memfs.FS, l *storage.Disk, m *storagetest.Model) {
 	reopen(left.Crash(nil), "a power cut after opening")
 	w := *c.w
 	w.Sequence, w.Offset, w.Flushed = m.Length(), m.NextOffset(), m.Length()
-	more := []batch.Batch{w.Record(100), w.Record(5000)}
+	var more []batch.Batch
+	if l.State().NeedsCheckpoint {
+		more = w.Checkpoint(1, 10) // a cut to nothing: the log only knows where it goes on
+	}
+	more = append(more, w.Record(100), w.Record(5000))
 	if c.cuts%3 == 0 {
 		more = append(more, w.Checkpoint(2, 100)...)
 		more = append(more, w.Record(7))

@@ -4,6 +4,7 @@ package memfs
 
 import (
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 )
@@ -62,6 +63,12 @@ func (f *file) crash(rng *rand.Rand) *file {
 	kept := keptResizes(f.resizes, rng)
 	cutBlocks(left.blocks, lowest(kept, f.durableSize))
 	if rng != nil {
+		for _, i := range slices.Sorted(maps.Keys(f.flown)) {
+			if rng.IntN(2) == 0 {
+				left.blocks[i] = f.flown[i]
+			}
+		}
+		cutBlocks(left.blocks, lowest(kept, math.MaxInt64))
 		for _, i := range slices.Sorted(maps.Keys(f.dirty)) {
 			if b := tear(left.blocks[i], f.blocks[i], rng); b != nil {
 				left.blocks[i] = b

@@ -197,6 +197,21 @@ func TestTruncateIsKeptOrLost(t *testing.T) {
 	want(t, outcomes(t, fsys, read), "ab\x00\x00")
 }
 
+// TestCutBytesMayHaveBeenWritten: bytes that were written and cut again may be there, as long as neither is durable.
+func TestCutBytesMayHaveBeenWritten(t *testing.T) {
+	fsys := New(nil)
+	f := must[vfs.File](t)(fsys.Create("a"))
+	put(t, f, []byte("ab"), 0)
+	ok(t, f.Sync())
+	ok(t, fsys.SyncDir("/"))
+	put(t, f, []byte("c"), 2)
+	ok(t, f.Truncate(2))
+	read := func(c *FS) string { return get(t, c, "a") }
+	want(t, outcomes(t, fsys, read), "ab", "abc", "ab\x00")
+	ok(t, f.Sync())
+	want(t, outcomes(t, fsys, read), "ab")
+}
+
 // TestFailedSync is the kernel of ST-11: the bytes are readable, the next flush succeeds, and they are not on disk.
 func TestFailedSync(t *testing.T) {
 	fsys := New(nil)

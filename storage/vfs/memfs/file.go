@@ -20,10 +20,12 @@ type resize struct {
 // file is the bytes of a file, twice: as readers see them, and as the medium holds them. A block that the medium holds
 // is never changed in place, so the two share it until it is written again.
 type file struct {
-	size    int64
-	blocks  map[int64]*block
-	dirty   map[int64]bool // blocks that the next Sync writes
-	resizes []resize       // since the last Sync
+	size   int64
+	blocks map[int64]*block
+	dirty  map[int64]bool // blocks that the next Sync writes
+	// flown are blocks as they were before a truncation that is not yet durable: they may have been written by then.
+	flown   map[int64]*block
+	resizes []resize // since the last Sync
 
 	durableSize   int64
 	durableBlocks map[int64]*block
@@ -33,7 +35,9 @@ type file struct {
 }
 
 func newFile() *file {
-	return &file{blocks: map[int64]*block{}, dirty: map[int64]bool{}, durableBlocks: map[int64]*block{}}
+	return &file{
+		blocks: map[int64]*block{}, dirty: map[int64]bool{}, flown: map[int64]*block{}, durableBlocks: map[int64]*block{},
+	}
 }
 
 func blocksFor(size int64) int64 { return (size + blockSize - 1) / blockSize }
@@ -101,6 +105,12 @@ func (f *file) writable(i int64) *block {
 
 func (f *file) truncate(size int64) {
 	if size < f.size {
+		for i := range f.dirty {
+			if (i+1)*blockSize > size {
+				whole := *f.blocks[i]
+				f.flown[i] = &whole
+			}
+		}
 		if i := size / blockSize; size%blockSize != 0 && f.blocks[i] != nil {
 			// Real file systems write the zeros behind the new end on their own, and may do so before the cut is kept.
 			clear(f.writable(i)[size%blockSize:])
@@ -150,9 +160,13 @@ func (f *file) sync() {
 		f.durableBlocks[i] = f.blocks[i]
 	}
 	clear(f.dirty)
+	clear(f.flown)
 	f.durableSize, f.resizes = f.size, nil
 }
 
 // failSync forgets which blocks were to be written, as a kernel does whose write to the medium failed: readers still
 // see them, no later sync writes them, a power cut loses them.
-func (f *file) failSync() { clear(f.dirty) }
+func (f *file) failSync() {
+	clear(f.dirty)
+	clear(f.flown)
+}
