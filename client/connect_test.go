@@ -229,6 +229,7 @@ func TestConnectNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := &control.Context{Name: "dev", Addresses: []string{b.Address()}, CA: string(b.CA), Tenant: "acme", Namespace: "shop"}
+	k.HTTP, k.APIKey = "http://127.0.0.1:1", "mgk_unused" // the token given below comes on top of it
 	if err := control.SaveContext(path, k); err != nil {
 		t.Fatal(err)
 	}

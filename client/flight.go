@@ -16,6 +16,7 @@ import (
 // flight is one batch from its first record to its fate. Futures of its records point to it: one allocation serves
 // them all.
 type flight struct {
+	item  item // its place in the lane's order
 	shard uint32
 	// builder holds the records until the batch is first written, encoded its bytes from then on.
 	builder *batch.Builder

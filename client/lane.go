@@ -142,7 +142,8 @@ func (l *lane) seal() {
 		return
 	}
 	l.open = nil
-	l.line.Push(&item{Value: f, Deadline: f.deadline})
+	f.item = item{Value: f, Deadline: f.deadline}
+	l.line.Push(&f.item)
 	if f.keyless {
 		l.r.passOn(l.shard)
 	}

@@ -94,12 +94,12 @@ func (o shared) applyPublisher(p *publisherConfig) { o(p) }
 
 // WithToken shows a fixed token to brokers. When it ends, so do the connections.
 func WithToken(token string) Option {
-	return option(func(c *config) { c.credential = fixedToken(token) })
+	return option(func(c *config) { c.apiKey, c.credential = "", fixedToken(token) })
 }
 
 // WithTokenSource asks source for tokens, and again before each ends; connections live on.
 func WithTokenSource(source TokenSource) Option {
-	return option(func(c *config) { c.credential = newCachedCredential(source) })
+	return option(func(c *config) { c.apiKey, c.credential = "", newCachedCredential(source) })
 }
 
 // WithAPIKey exchanges an API key for tokens at the control plane (http://host:port or https://host:port), whose
@@ -167,7 +167,7 @@ func WithContext(k control.Context) Option {
 		}
 		c.tenant, c.namespace = k.Tenant, k.Namespace
 		if k.APIKey != "" && k.HTTP != "" {
-			c.httpURL, c.apiKey = k.HTTP, k.APIKey
+			c.httpURL, c.apiKey, c.credential = k.HTTP, k.APIKey, nil
 		}
 	})
 }
