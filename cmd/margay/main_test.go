@@ -101,6 +101,7 @@ type process struct {
 	t    *testing.T
 	name string
 	cmd  *exec.Cmd
+	in   io.WriteCloser
 	out  *record
 	err  *record
 	done chan struct{}
@@ -110,6 +111,10 @@ func (h *home) start(args ...string) *process {
 	h.t.Helper()
 	p := &process{t: h.t, name: strings.Join(args, " "), cmd: h.command(args...), out: newRecord(), err: newRecord(), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.err
+	var err error
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		h.t.Fatal(err)
+	}
 	if err := p.cmd.Start(); err != nil {
 		h.t.Fatal(err)
 	}
@@ -125,6 +130,14 @@ func (h *home) start(args ...string) *process {
 		}
 	})
 	return p
+}
+
+// say writes to the process's standard input, which stays open.
+func (p *process) say(text string) {
+	p.t.Helper()
+	if _, err := io.WriteString(p.in, text); err != nil {
+		p.t.Fatalf("write to margay %s: %v", p.name, err)
+	}
 }
 
 func (p *process) signal(s os.Signal) {

@@ -179,6 +179,63 @@ func TestLinesThatFail(t *testing.T) {
 	}
 }
 
+// An interrupted pipeline must not wait for input that never comes, and must say where to go on.
+func TestLinesInterrupted(t *testing.T) {
+	h := newHome(t)
+	h.serve()
+	h.ok("stream", "create", "lines")
+	pub := h.start("pub", "lines", "--lines", "-o", "json")
+	pub.say("a\nb\n")
+	pub.await(pub.out, `"line":2`)
+	pub.signal(syscall.SIGINT)
+	if code := pub.exit(patience); code != 1 || !strings.Contains(pub.err.String(), "lines 1-2: certainly in; no line after 2 was sent") {
+		t.Errorf("exit %d, %s", code, pub.err)
+	}
+}
+
+// A broker that dies under a pipeline and comes back costs nothing but time.
+func TestLinesSurviveARestart(t *testing.T) {
+	h := newHome(t)
+	node := h.serve()
+	h.ok("stream", "create", "lines")
+	pub := h.start("pub", "lines", "--lines", "-o", "json")
+	pub.say("0\n")
+	pub.await(pub.out, `"line":1,`)
+	pub.say("1\n2\n3\n")
+	node.signal(syscall.SIGKILL)
+	<-node.done
+	pub.say("4\n5\n")
+	h.serve()
+	pub.say("6\n")
+	pub.await(pub.out, `"line":7,`)
+	if err := pub.in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if code := pub.exit(patience); code != 0 {
+		t.Errorf("exit %d, %s", code, pub.err)
+	}
+	if got := h.ok("sub", "lines", "--end", "-o", "raw"); got != "0\n1\n2\n3\n4\n5\n6\n" {
+		t.Errorf("what is there: %q", got)
+	}
+}
+
+// With nobody there any more the lines in flight are unknown, and that is what is said.
+func TestLinesWithoutAnAnswer(t *testing.T) {
+	h := newHome(t)
+	node := h.serve()
+	h.ok("stream", "create", "lines")
+	pub := h.start("pub", "lines", "--lines", "--timeout", "2s", "-o", "json")
+	pub.say("a\n")
+	pub.await(pub.out, `"line":1,`)
+	node.signal(syscall.SIGSTOP)
+	pub.say("b\nc\n")
+	code := pub.exit(patience)
+	said := pub.err.String()
+	if code != 1 || !strings.Contains(said, "line 1: certainly in; lines 2-3: unknown (may be in)") || !strings.Contains(said, "before you send them again") {
+		t.Errorf("exit %d, %s", code, said)
+	}
+}
+
 func TestFailures(t *testing.T) {
 	h := newHome(t)
 	node := h.serve()

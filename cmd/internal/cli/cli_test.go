@@ -60,7 +60,7 @@ func TestMisuse(t *testing.T) {
 }
 
 func TestMisuseSuggests(t *testing.T) {
-	if got := (shell{}).run(t.Context(), "versoin"); !strings.Contains(got.err, "margay version") {
+	if got := (shell{}).run(t.Context(), "verson"); !strings.Contains(got.err, "margay version") {
 		t.Errorf("no suggestion in %q", got.err)
 	}
 }

@@ -16,7 +16,7 @@ import (
 // connect opens the data plane within the timeout. The caller closes the client.
 func (a *app) connect(ctx context.Context, t *target, options ...client.Option) (*client.Client, error) {
 	if len(t.Addresses) == 0 {
-		return nil, &exit.Failure{
+		return nil, &exit.Error{
 			Err: errors.New("the context names no broker, and this command needs one"), Code: exit.Usage,
 			Do: "add it to --address, as in margay://HOST:7420,http://HOST:7421",
 		}
@@ -39,7 +39,7 @@ func (a *app) connect(ctx context.Context, t *target, options ...client.Option) 
 
 // aboutStream says which stream an error is about, and that one that is not there can be made.
 func aboutStream(err error, name string) error {
-	f := &exit.Failure{Err: fmt.Errorf("stream %s: %w", name, err)}
+	f := &exit.Error{Err: fmt.Errorf("stream %s: %w", name, err)}
 	if errors.Is(err, code.NotFound) {
 		f.Do = createFirst(name)
 	}

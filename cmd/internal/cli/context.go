@@ -152,7 +152,7 @@ func (a *app) contextShowCommand() *cobra.Command {
 				return err
 			}
 			if c == nil {
-				return &exit.Failure{
+				return &exit.Error{
 					Err: errors.New("no context is current"), Code: exit.NotThere,
 					Do: "start a node with `margay serve`, or choose one with `margay context use NAME`",
 				}
@@ -173,6 +173,7 @@ func (a *app) printContext(v contextView) error {
 		return a.JSON(v)
 	case output.Raw:
 		return a.Raw([]byte(v.Name))
+	case output.Text: // for a person, below
 	}
 	set := func(b bool, yes string) string {
 		if b {

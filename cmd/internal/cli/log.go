@@ -77,7 +77,7 @@ missing index) is named and counts as sound. Exits 4 when flushed data is damage
 			if err != nil || damaged == 0 {
 				return err
 			}
-			return &exit.Failure{
+			return &exit.Error{
 				Err:  fmt.Errorf("%s damaged or of another release", count(damaged, "shard")),
 				Code: exit.Refused,
 				Data: "nothing was changed; the broker does not open these shards, all others are served",
@@ -95,7 +95,7 @@ func (a *app) eachShard(dir string, do func(dir string) error) error {
 	}
 	dirs, err := inspect.Find(vfs.OS(), abs)
 	if errors.Is(err, storage.ErrNotExist) {
-		return &exit.Failure{Err: err, Code: exit.NotThere, Do: "name a node's data directory, or one of a shard below it"}
+		return &exit.Error{Err: err, Code: exit.NotThere, Do: "name a node's data directory, or one of a shard below it"}
 	}
 	if err != nil {
 		return err
@@ -185,6 +185,7 @@ func (a *app) printReport(r *inspect.Report, segments bool) error {
 		return a.JSON(viewReport(r))
 	case output.Raw:
 		return a.Raw([]byte(r.Dir))
+	case output.Text: // for a person, below
 	}
 	state := a.Good("sound")
 	if !r.Sound {

@@ -52,7 +52,7 @@ that could be read.`,
 			if err != nil || sound {
 				return err
 			}
-			return &exit.Failure{
+			return &exit.Error{
 				Err: errors.New("some of the data is damaged"), Code: exit.Refused,
 				Data: "what is above is all that can be read; nothing was changed",
 				Do:   "`margay log verify` says what is wrong, `margay log repair` what giving it up would cost",
@@ -147,6 +147,7 @@ func (d dumper) printControl(file string, pos int64, b batch.Batch) error {
 		})
 	case output.Raw:
 		return nil // a control batch has no value
+	case output.Text: // for a person, below
 	}
 	for _, v := range views {
 		if err := d.Line("%s", d.Dim(fmt.Sprintf("%d/- sequence %d %s %+v", d.shard, b.Sequence(), v.Type, v.Entry))); err != nil {

@@ -40,7 +40,7 @@ is ever given twice. The node must not run.`,
 			if err != nil || refused == 0 {
 				return err
 			}
-			return &exit.Failure{
+			return &exit.Error{
 				Err:  fmt.Errorf("%s can only be repaired with a loss", count(refused, "shard")),
 				Code: exit.Refused,
 				Data: "nothing was changed",
@@ -69,7 +69,7 @@ func (a *app) repairShard(dir string, accept bool) (bool, error) {
 }
 
 func repairFailure(err error) error {
-	f := &exit.Failure{Err: err, Code: exit.Refused, Data: "run it again to complete it; originals that were set aside are below lost"}
+	f := &exit.Error{Err: err, Code: exit.Refused, Data: "run it again to complete it; originals that were set aside are below lost"}
 	if errors.Is(err, vfs.ErrLocked) {
 		f.Data, f.Do = "nothing was changed", "stop the node first"
 	}
@@ -108,6 +108,7 @@ func (a *app) printRepair(dir string, r *inspect.Repaired, done bool) error {
 		return a.JSON(v)
 	case output.Raw:
 		return a.Raw([]byte(dir))
+	case output.Text: // for a person, below
 	}
 	if len(r.Losses) == 0 && len(r.Files) == 0 {
 		return a.Line("%s: nothing to repair", dir)

@@ -239,6 +239,7 @@ func (a *app) printAck(line uint64, ack client.Ack) error {
 		})
 	case output.Raw:
 		return a.Line("%d", ack.Offset)
+	case output.Text: // for a person, below
 	}
 	return nil // a million lines of text would say nothing to anybody
 }
@@ -283,7 +284,7 @@ func linesFailure(err error, name string) error {
 	if !ok {
 		return err
 	}
-	f := &exit.Failure{Err: err, Data: stopped.Fates.Meaning()}
+	f := &exit.Error{Err: err, Data: stopped.Fates.Meaning()}
 	f.Details = struct {
 		Line uint64 `json:"line,omitempty"`
 		lines.Fates

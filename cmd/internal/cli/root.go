@@ -83,8 +83,8 @@ func Main(ctx context.Context, p Process) int {
 }
 
 func misuse(cmd *cobra.Command, err error) error {
-	f := &exit.Failure{Err: err, Code: exit.Usage, Do: fmt.Sprintf("see `%s --help`", cmd.CommandPath())}
-	if own, ok := errors.AsType[*exit.Failure](err); ok && own.Do != "" {
+	f := &exit.Error{Err: err, Code: exit.Usage, Do: fmt.Sprintf("see `%s --help`", cmd.CommandPath())}
+	if own, ok := errors.AsType[*exit.Error](err); ok && own.Do != "" {
 		f.Do = own.Do
 	}
 	return f
@@ -154,7 +154,7 @@ func group(cmd *cobra.Command, args []string) error {
 	cmd.SuggestionsMinimumDistance = 2
 	err := fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		return &exit.Failure{Err: err, Code: exit.Usage, Do: fmt.Sprintf("did you mean `%s %s`?", cmd.CommandPath(), strings.Join(near, "` or `"))}
+		return &exit.Error{Err: err, Code: exit.Usage, Do: fmt.Sprintf("did you mean `%s %s`?", cmd.CommandPath(), strings.Join(near, "` or `"))}
 	}
 	return err
 }

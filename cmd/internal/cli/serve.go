@@ -149,7 +149,7 @@ func stopped(ended <-chan error) error {
 	case err := <-ended:
 		return err
 	case <-late.C:
-		return &exit.Failure{
+		return &exit.Error{
 			Err:  fmt.Errorf("the node did not stop within %v, so it ends now", stopWithin),
 			Code: exit.Unknown,
 			Data: "what was acknowledged is on the disk; the next start recovers it",
@@ -161,7 +161,7 @@ func stopped(ended <-chan error) error {
 // startFailure names the ordinary reasons for which a node does not start, each with its remedy.
 func startFailure(err error, data string) error {
 	refuse := func(do string) error {
-		return &exit.Failure{Err: err, Code: exit.Refused, Data: "the node does not run; its data was not changed", Do: do}
+		return &exit.Error{Err: err, Code: exit.Refused, Data: "the node does not run; its data was not changed", Do: do}
 	}
 	switch {
 	case err == nil:
@@ -179,7 +179,7 @@ func startFailure(err error, data string) error {
 	case errors.Is(err, syscall.ENOTDIR):
 		return refuse("choose a directory with --data")
 	}
-	return &exit.Failure{Err: err, Data: "what was acknowledged is on the disk; the next start recovers it"}
+	return &exit.Error{Err: err, Data: "what was acknowledged is on the disk; the next start recovers it"}
 }
 
 func (a *app) logger(f *serveFlags) (*slog.Logger, error) {
@@ -248,6 +248,7 @@ func (a *app) printServing(info node.Info, data, file, where, use string) error 
 		return a.JSON(serving{address, info.HTTP, data, file, info.Fresh, os.Getpid()})
 	case output.Raw:
 		return a.Raw([]byte(address))
+	case output.Text: // for a person, below
 	}
 	margay := a.self()
 	err := a.Line("margay serves at %s, control plane %s, data in %s", a.Bold(address), info.HTTP, data)

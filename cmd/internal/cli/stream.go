@@ -45,7 +45,7 @@ func (a *app) streamCreateCommand() *cobra.Command {
 			if err := set.check(cmd.Flags(), "created"); err != nil {
 				return err
 			}
-			return a.withStream(cmd.Context(), args[0], func(c *control.Client, tenant, namespace, name string) error {
+			return a.withStream(args[0], func(c *control.Client, tenant, namespace, name string) error {
 				s, err := c.CreateStream(cmd.Context(), tenant, namespace, set.spec(cmd.Flags(), name))
 				if err != nil {
 					return err
@@ -144,7 +144,7 @@ func (a *app) streamUpdateCommand() *cobra.Command {
 			if err := set.check(cmd.Flags(), "changed"); err != nil {
 				return err
 			}
-			return a.withStream(cmd.Context(), args[0], func(c *control.Client, tenant, namespace, name string) error {
+			return a.withStream(args[0], func(c *control.Client, tenant, namespace, name string) error {
 				s, err := c.UpdateStream(cmd.Context(), tenant, namespace, name, version, set.patch(cmd.Flags()))
 				if err != nil {
 					return aboutStream(err, name)
@@ -170,7 +170,7 @@ func (a *app) streamDeleteCommand() *cobra.Command {
 		Annotations:       writes(),
 		ValidArgsFunction: a.completeStreams,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withStream(cmd.Context(), args[0], func(c *control.Client, tenant, namespace, name string) error {
+			return a.withStream(args[0], func(c *control.Client, tenant, namespace, name string) error {
 				if err := c.DeleteStream(cmd.Context(), tenant, namespace, name, version); err != nil {
 					return aboutStream(err, name)
 				}
@@ -180,6 +180,7 @@ func (a *app) streamDeleteCommand() *cobra.Command {
 					return a.JSON(map[string]string{"deleted": full})
 				case output.Raw:
 					return a.Raw([]byte(name))
+				case output.Text: // for a person, below
 				}
 				return a.Line("stream %s is deleted, with all of its records", a.Bold(full))
 			})

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -52,7 +53,7 @@ func (f *streamFlags) check(flags *pflag.FlagSet, done string) error {
 	if !flags.Changed("replicas") || f.replicas <= 1 {
 		return nil
 	}
-	return &exit.Failure{
+	return &exit.Error{
 		Err:  fmt.Errorf("--replicas %d: one node holds one copy, and this release runs on one node", f.replicas),
 		Code: exit.Refused,
 		Data: "nothing was " + done,
@@ -66,12 +67,7 @@ var streamSettings = []string{
 }
 
 func (f *streamFlags) any(flags *pflag.FlagSet) bool {
-	for _, name := range streamSettings {
-		if flags.Changed(name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(streamSettings, flags.Changed)
 }
 
 func (f *streamFlags) spec(flags *pflag.FlagSet, name string) control.StreamSpec {

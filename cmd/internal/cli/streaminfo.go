@@ -24,7 +24,7 @@ func (a *app) streamInfoCommand() *cobra.Command {
 		ValidArgsFunction: a.completeStreams,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var s control.Stream
-			err := a.withStream(cmd.Context(), args[0], func(c *control.Client, tenant, namespace, name string) (err error) {
+			err := a.withStream(args[0], func(c *control.Client, tenant, namespace, name string) (err error) {
 				s, err = c.Stream(cmd.Context(), tenant, namespace, name)
 				return err
 			})
@@ -110,6 +110,7 @@ func (a *app) printStream(s control.Stream) error {
 		return a.JSON(s)
 	case output.Raw:
 		return a.Raw([]byte(s.Name))
+	case output.Text: // for a person, below
 	}
 	fsync := s.Fsync
 	if s.FsyncInterval != nil {

@@ -110,7 +110,7 @@ func (f *subFlags) options(start arg.Start, oneShard bool, shards int) ([]client
 	options := []client.SubscribeOption{client.Overflow(client.PolicyCatchUp), client.SkipLost()}
 	if oneShard {
 		if int64(f.shard) >= int64(shards) {
-			return nil, &exit.Failure{
+			return nil, &exit.Error{
 				Err: fmt.Errorf("the stream has no shard %d, only 0 to %d", f.shard, shards-1), Code: exit.NotThere,
 				Do: "`margay stream info` says how many there are",
 			}
@@ -175,7 +175,7 @@ func subFailure(err error, name string) error {
 	if e := client.AsError(err); e != nil && e.Code == code.OutOfRange {
 		if latest, ok := e.Details.Get(code.DetailLatest); ok {
 			earliest, _ := e.Details.Get(code.DetailEarliest)
-			return &exit.Failure{
+			return &exit.Error{
 				Err: fmt.Errorf("stream %s: %w", name, err),
 				Do:  fmt.Sprintf("what is there begins at offset %d; the next record will be at %d", earliest, latest),
 			}
@@ -257,6 +257,7 @@ func (a *app) printRecord(rec *client.Record) error {
 		return a.JSON(viewRecord(rec))
 	case output.Raw:
 		return a.Raw(rec.Value)
+	case output.Text: // for a person, below
 	}
 	return a.Line("%s", textRecord(a, rec))
 }

@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -49,7 +48,7 @@ func (a *app) target() (*target, error) {
 		}
 	}
 	if len(t.Addresses) == 0 && t.HTTP == "" {
-		return nil, &exit.Failure{
+		return nil, &exit.Error{
 			Err:  errors.New("no context is current and no --address is given, so there is nobody to talk to"),
 			Code: exit.Usage,
 			Do:   "start a node with `margay serve`, or choose one with `margay context use NAME`, --context or --address",
@@ -93,7 +92,7 @@ func (a *app) contextError(name string, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
-		return &exit.Failure{
+		return &exit.Error{
 			Err: fmt.Errorf("context %q is not there: %w", name, err), Code: exit.NotThere,
 			Do: "`margay context list` names those that are",
 		}
@@ -172,7 +171,7 @@ func (t *target) fullName(name string) (tenant, namespace, stream string, err er
 // rest opens the control plane's REST API.
 func (a *app) rest(t *target) (*control.Client, error) {
 	if t.HTTP == "" {
-		return nil, &exit.Failure{
+		return nil, &exit.Error{
 			Err:  errors.New("the context names no control plane, and this command needs one"),
 			Code: exit.Usage,
 			Do:   "add it to --address, as in margay://HOST:7420,http://HOST:7421",
@@ -188,7 +187,7 @@ func (a *app) rest(t *target) (*control.Client, error) {
 }
 
 // withStream runs what needs the REST API and one stream's name.
-func (a *app) withStream(ctx context.Context, name string, do func(c *control.Client, tenant, namespace, stream string) error) error {
+func (a *app) withStream(name string, do func(c *control.Client, tenant, namespace, stream string) error) error {
 	t, err := a.target()
 	if err != nil {
 		return err

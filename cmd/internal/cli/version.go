@@ -54,6 +54,7 @@ func (a *app) versionCommand() *cobra.Command {
 				return a.JSON(v)
 			case output.Raw:
 				return a.Raw([]byte(v.Version))
+			case output.Text: // for a person, below
 			}
 			commit := ""
 			if v.Commit != "" {

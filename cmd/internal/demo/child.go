@@ -63,7 +63,7 @@ func startChild(ctx context.Context, executable string, p place, listen, http st
 	if err != nil {
 		return nil, fmt.Errorf("start node: %w", err)
 	}
-	defer logFile.Close()
+	defer func() { _ = logFile.Close() }() // the child has a handle of its own
 	// The node outlives the step that starts it: only kill and stop end it.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), executable, "serve", "--output", "json", "--data", p.data(), "--listen", listen, "--http", http)
 	cmd.Env, cmd.Stderr, cmd.SysProcAttr = p.environment(), logFile, attributes()

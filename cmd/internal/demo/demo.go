@@ -175,7 +175,7 @@ func (d *demo) verdict() error {
 		return nil
 	}
 	d.keep = true
-	return &exit.Failure{
+	return &exit.Error{
 		Err:  errors.New("what is there is not what was acknowledged: this is a defect of margay"),
 		Code: exit.Unknown,
 		Data: "the node's data and log are kept in " + d.place.dir,

@@ -59,6 +59,7 @@ func (d *demo) printResult() error {
 		return d.Printer.JSON(r)
 	case output.Raw:
 		return d.Printer.Line("%d", r.Found)
+	case output.Text: // for a person, below
 	}
 	p := d.Printer
 	verdict := p.Good("Nothing that was acknowledged was lost, and nothing is there twice.")

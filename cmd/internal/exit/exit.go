@@ -37,9 +37,9 @@ const (
 	Writes
 )
 
-// Failure is an error together with the parts of its report that only the place of the failure knows.
+// Error is an error together with the parts of its report that only the place of the failure knows.
 // Empty parts are filled from the code and class of Err.
-type Failure struct {
+type Error struct {
 	Err  error
 	Code int    // 0: from Err
 	Data string // what it means for the data
@@ -48,12 +48,12 @@ type Failure struct {
 	Details any
 }
 
-func (f *Failure) Error() string { return f.Err.Error() }
-func (f *Failure) Unwrap() error { return f.Err }
+func (f *Error) Error() string { return f.Err.Error() }
+func (f *Error) Unwrap() error { return f.Err }
 
 // Misuse is a fault of the command line, found before anything was tried.
 func Misuse(format string, args ...any) error {
-	return &Failure{Err: fmt.Errorf(format, args...), Code: Usage}
+	return &Error{Err: fmt.Errorf(format, args...), Code: Usage}
 }
 
 // NoAnswer marks an error of reaching somebody, as opposed to an answer that says no. An answer that
@@ -65,7 +65,7 @@ func NoAnswer(err error, where string) error {
 	if answered(err) {
 		return err
 	}
-	return &Failure{
+	return &Error{
 		Err:  &unreachable{where, err},
 		Code: Unreachable,
 		Data: "nothing was sent",
@@ -104,8 +104,9 @@ func answered(err error) bool {
 	switch known.Code {
 	case code.Unavailable, code.Timeout, code.Cancelled, code.Closed, code.Internal, code.ShuttingDown:
 		return false
+	default:
+		return true
 	}
-	return true
 }
 
 // Report is an error made ready for a person or a script.
@@ -125,8 +126,7 @@ func Describe(err error, effect Effect) Report {
 	r := Report{Exit: CodeOf(err, effect), What: what(err)}
 	c, class := classify(err)
 	r.Code, r.Class = c.Error(), class.String()
-	var f *Failure
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*Error](err); ok {
 		r.Data, r.Do, r.Details = f.Data, f.Do, f.Details
 	}
 	if r.Exit == Usage {
@@ -155,7 +155,7 @@ func CodeOf(err error, effect Effect) int {
 	if err == nil {
 		return Done
 	}
-	var f *Failure
+	var f *Error
 	if errors.As(err, &f) && f.Code != 0 {
 		return f.Code
 	}
@@ -171,9 +171,9 @@ func CodeOf(err error, effect Effect) int {
 		if effect == Reads || class == code.ClassRefused {
 			return Unreachable
 		}
+	default: // the class says it all
 	}
-	switch class {
-	case code.ClassRefused, code.ClassFatal:
+	if class == code.ClassRefused || class == code.ClassFatal {
 		return Refused
 	}
 	return Unknown
@@ -185,7 +185,7 @@ func classify(err error) (code.Code, code.Class) {
 	var dial *net.OpError
 	var timeout interface{ Timeout() bool }
 	var bare code.Code
-	var f *Failure
+	var f *Error
 	switch {
 	case errors.As(err, &known):
 		return known.Code, known.Class

@@ -80,7 +80,7 @@ func TestDescribe(t *testing.T) {
 	if unknown.Class != "unknown" || unknown.Data != "unknown: it may or may not have been done; look before doing it again" {
 		t.Errorf("an unknown write is reported as %+v", unknown)
 	}
-	own := exit.Describe(fmt.Errorf("outer: %w", &exit.Failure{
+	own := exit.Describe(fmt.Errorf("outer: %w", &exit.Error{
 		Err: code.New(code.NotFound, "x"), Data: "d", Do: "do",
 	}), exit.Writes)
 	if own.Exit != exit.NotThere || own.Data != "d" || own.Do != "do" || own.Code != "not_found" {

@@ -133,11 +133,11 @@ func Publish[A any](ctx context.Context, in io.Reader, acked *atomic.Uint64, cfg
 	return r.fates, nil
 }
 
-func read(in io.Reader, max int, quit <-chan struct{}) <-chan input {
+func read(in io.Reader, most int, quit <-chan struct{}) <-chan input {
 	lines := make(chan input, 64)
 	go func() {
 		defer close(lines)
-		s := newSplitter(in, max)
+		s := newSplitter(in, most)
 		for {
 			text, err := s.next()
 			if errors.Is(err, io.EOF) {
@@ -177,7 +177,7 @@ func (r *run[A]) send(ctx, patient context.Context, lines <-chan input) error {
 		}
 		r.sent <- p // the collector takes all, so this waits only while the window is full
 		if p.err != nil {
-			return nil
+			return nil //nolint:nilerr // it went with its line to the collector, which tells it
 		}
 	}
 }

@@ -16,12 +16,12 @@ import (
 // splitter cuts a text at \n and nowhere else: a \r is part of the line, an empty line is an empty
 // value, and only a last line that is not empty may lack its \n.
 type splitter struct {
-	r   *bufio.Reader
-	max int
+	r    *bufio.Reader
+	most int
 }
 
-func newSplitter(r io.Reader, max int) *splitter {
-	return &splitter{r: bufio.NewReaderSize(r, 64<<10), max: max}
+func newSplitter(r io.Reader, most int) *splitter {
+	return &splitter{r: bufio.NewReaderSize(r, 64<<10), most: most}
 }
 
 // next returns the next line in memory of its own, since it outlives the buffer while its record is in
@@ -34,8 +34,8 @@ func (s *splitter) next() ([]byte, error) {
 		if whole {
 			part = part[:len(part)-1]
 		}
-		if len(line)+len(part) > s.max {
-			return nil, code.New(code.TooLarge, "line of more than %d bytes", s.max).With(code.DetailLimit, uint64(s.max))
+		if len(line)+len(part) > s.most {
+			return nil, code.New(code.TooLarge, "line of more than %d bytes", s.most).With(code.DetailLimit, uint64(s.most))
 		}
 		if line == nil {
 			line = make([]byte, 0, len(part))

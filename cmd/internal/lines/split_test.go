@@ -13,8 +13,8 @@ import (
 	"margay.dev/wire/code"
 )
 
-func split(r io.Reader, max int) (lines []string, err error) {
-	s := newSplitter(r, max)
+func split(r io.Reader, most int) (lines []string, err error) {
+	s := newSplitter(r, most)
 	for {
 		line, err := s.next()
 		if err != nil {

@@ -24,7 +24,7 @@ func (p *Printer) paintOut(style, s string) string {
 	return paint(p.streams.Color && p.streams.OutTerminal, style, s)
 }
 
-// Bold, Dim and Good style a part of a line on standard output, where a terminal shows it.
+// Bold styles what to look at first. Like its siblings it does nothing where no terminal shows it.
 func (p *Printer) Bold(s string) string { return p.paintOut(bold, s) }
 
 // Dim styles what stands beside the point.

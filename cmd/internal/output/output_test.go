@@ -111,26 +111,29 @@ func TestEncode(t *testing.T) {
 	}
 }
 
+// writes hands on what is written to it.
+type writes chan string
+
+func (w writes) Write(p []byte) (int, error) {
+	w <- string(p)
+	return len(p), nil
+}
+
 // A quiet stream's last record must show although nothing comes after it.
 func TestBufferedFlushesByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var file bytes.Buffer
-		b := output.NewBuffered(&file)
-		write := func(s string) {
-			if err := b.With(func(w io.Writer) error { _, err := io.WriteString(w, s); return err }); err != nil {
+		file := make(writes, 1)
+		b := output.NewBuffered(file)
+		for _, text := range []string{"first", "second"} {
+			if err := b.With(func(w io.Writer) error { _, err := io.WriteString(w, text); return err }); err != nil {
 				t.Fatal(err)
 			}
-		}
-		for range 2 {
-			file.Reset()
-			write("x")
-			if file.Len() > 0 {
+			if len(file) > 0 {
 				t.Error("written at once, want buffered")
 			}
-			time.Sleep(time.Second)
-			synctest.Wait()
-			if file.String() != "x" {
-				t.Errorf("after a second %q is written, want x", file.String())
+			began := time.Now()
+			if got := <-file; got != text || time.Since(began) > 100*time.Millisecond {
+				t.Errorf("%q was written after %v, want %s soon", got, time.Since(began), text)
 			}
 		}
 		if err := b.Close(); err != nil {
