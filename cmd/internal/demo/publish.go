@@ -79,13 +79,7 @@ func (d *demo) publishThroughCrash(ctx context.Context) error {
 		}
 		return nil
 	})
-	stop := d.Printer.Progress(func() string {
-		acked, _ := d.account.count()
-		return fmt.Sprintf("publishing: %d of %d acknowledged", acked, len(d.account.lines))
-	})
-	err := g.Wait()
-	stop()
-	if err != nil {
+	if err := g.Wait(); err != nil {
 		return err
 	}
 	acked, recognized := d.account.count()

@@ -13,11 +13,11 @@ const (
 	progressEvery = 250 * time.Millisecond
 )
 
-// Progress shows state on one line of standard error, redrawn while work goes on. When standard error
-// is no terminal it does nothing. Call the returned function when the work has ended; it waits for the
+// Progress shows state on one line of standard error, redrawn while work goes on. It does nothing when
+// standard error is no terminal, or when results for programs scroll over the same screen. Call the returned function when the work has ended; it waits for the
 // last redraw.
 func (p *Printer) Progress(state func() string) (stop func()) {
-	if !p.streams.ErrTerminal {
+	if !p.streams.ErrTerminal || p.streams.OutTerminal && p.format != Text {
 		return func() {}
 	}
 	quit := make(chan struct{})
