@@ -31,6 +31,9 @@ import (
 	"margay.dev/wire/token"
 )
 
+// catalogName is the file in Config.Dir.
+const catalogName = "catalog.db"
+
 // renewEvery is how often the server's certificate is looked at; it is renewed weeks before its end.
 const renewEvery = time.Hour
 
@@ -48,6 +51,11 @@ type Server struct {
 	running sync.WaitGroup
 }
 
+// Check says whether New would take what lies in a directory for this cluster, without writing to it.
+func Check(dir, cluster string) error {
+	return embedded.Check(filepath.Join(dir, catalogName), cluster)
+}
+
 // New opens the control plane, making what a fresh directory lacks.
 func New(ctx context.Context, cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
@@ -62,7 +70,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open control plane: %w", err)
 	}
-	store, err := embedded.Open(filepath.Join(cfg.Dir, "catalog.db"), embedded.Options{})
+	store, err := embedded.Open(filepath.Join(cfg.Dir, catalogName), embedded.Options{})
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ const (
 	NoSuchShard        // the log has fewer shards
 	Opening            // this broker leads it and has not finished opening it
 	NoLeader           // nobody leads it now
-	Quarantined        // its data is damaged: an operator must decide
+	Quarantined        // its data cannot be served: an operator must decide. Route.Fault says why
 )
 
 // Route is the answer to one resolve.
@@ -45,6 +45,7 @@ type Route struct {
 	Reason     Reason
 	Generation uint64
 	Address    string // of the leader, when known
+	Fault      string // why the shard is quarantined
 	Shard      any    // what Set gave for an opened shard: the broker's handle
 }
 
@@ -53,8 +54,8 @@ type Shard struct {
 	Leader     string // node id; empty for nobody
 	Address    string
 	Generation uint64
-	Handle     any // not nil when this broker leads it and has finished opening it
-	Damaged    bool
+	Handle     any    // not nil when this broker leads it and has finished opening it
+	Fault      string // why its data cannot be served; empty when it can
 }
 
 // Log is one log of a snapshot.
@@ -112,8 +113,8 @@ func (m *Map) Resolve(id LogID, shard uint32) Route {
 	}
 	s := &l.Shards[shard]
 	switch {
-	case s.Damaged:
-		return Route{Reason: Quarantined, Generation: s.Generation}
+	case s.Fault != "":
+		return Route{Reason: Quarantined, Generation: s.Generation, Fault: s.Fault}
 	case s.Leader == "":
 		return Route{Reason: NoLeader, Generation: s.Generation}
 	case s.Leader != m.node:

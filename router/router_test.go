@@ -14,7 +14,7 @@ func sample() *router.Map {
 		{Leader: "n1", Address: "a1", Generation: 3},
 		{Leader: "n2", Address: "a2", Generation: 4},
 		{Generation: 5},
-		{Leader: "n1", Generation: 3, Handle: "mine", Damaged: true},
+		{Leader: "n1", Generation: 3, Handle: "mine", Fault: "a flipped bit"},
 	}}
 	return router.New(7, "n1", []*router.Log{l})
 }

@@ -151,7 +151,7 @@ func (r *opening) newest() error {
 		case recovery.Keep, recovery.Cut:
 			return nil
 		case recovery.Newer:
-			return fmt.Errorf("segment %s: %w", segment.Name(base), ErrNewerFormat)
+			return newerFormat(base, r.scan)
 		case recovery.Refuse:
 			return r.corrupt(base, r.verdict)
 		case recovery.Drop:
@@ -345,7 +345,7 @@ func (r *opening) sealedSegment(base, next, nextOffset uint64) (segment.Summary,
 	switch v := recovery.Sealed(scan, next, nextOffset); v.Action {
 	case recovery.Keep:
 	case recovery.Newer:
-		return segment.Summary{}, fmt.Errorf("segment %s: %w", segment.Name(base), ErrNewerFormat)
+		return segment.Summary{}, newerFormat(base, scan)
 	default:
 		return segment.Summary{}, r.corrupt(base, v)
 	}
@@ -373,4 +373,12 @@ func (r *opening) current(f vfs.File, s segment.Summary, last segment.Entry) boo
 	head, n, err := w.Head(last.Position)
 	return err == nil && last.Position+int64(n) == s.Size && head.Sequence() == s.Next-1 && head.Generation() == s.Generation &&
 		head.NextOffset() == s.NextOffset && head.AppendTime() == s.LastTime
+}
+
+// newerFormat says what was found and what this release reads, for whoever has to choose a release.
+func newerFormat(base uint64, scan segment.Scan) error {
+	if errors.Is(scan.HeaderErr, ErrNewerFormat) {
+		return fmt.Errorf("segment %s: %w; this release reads version %d", segment.Name(base), scan.HeaderErr, segment.Version)
+	}
+	return fmt.Errorf("segment %s: a batch is %w; this release reads version %d", segment.Name(base), ErrNewerFormat, segment.Version)
 }

@@ -95,6 +95,22 @@ func TestEndIsToldBehindWhatWasQueued(t *testing.T) {
 	}
 }
 
+// A queue joins at the hub's position and at no other: below it a batch would be missed, above it one would
+// come before its turn.
+func TestJoinOnlyAtThePosition(t *testing.T) {
+	h := fanout.NewHub(0, fanout.Position{})
+	publish(h, 0, 10)
+	q := fanout.NewQueue(fanout.Limits{}, fanout.DropNew)
+	for _, at := range []uint64{0, 9, 11} {
+		if h.Join(q, at) {
+			t.Fatalf("a queue that stands at %d joined a hub at 10", at)
+		}
+	}
+	if !h.Join(q, 10) {
+		t.Fatal("a queue that stands at the hub's position did not join")
+	}
+}
+
 // SB-04: readers that join while batches are committed see each exactly once. Joining without comparing
 // the position, or registering after it was compared, fails here.
 func TestJoinWithoutGapOrRepeat(t *testing.T) {

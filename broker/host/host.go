@@ -471,7 +471,10 @@ func (h *Host) swap() {
 			continue
 		}
 		ref := Ref{Log: a.Log, Shard: a.Shard}
-		sh := router.Shard{Leader: a.Leader, Address: addrs[a.Leader], Generation: a.Generation, Damaged: h.damaged[ref] != nil}
+		sh := router.Shard{Leader: a.Leader, Address: addrs[a.Leader], Generation: a.Generation}
+		if err := h.damaged[ref]; err != nil {
+			sh.Fault = err.Error()
+		}
 		if s := h.shards[ref]; s != nil {
 			sh.Handle, sh.Generation = s, s.cfg.Generation
 		}

@@ -244,7 +244,7 @@ func led(m *router.Map, id batch.LogID, n uint32) (*host.Shard, *code.Error) {
 	case router.NoSuchShard:
 		return nil, code.New(code.NotFound, "the log has no shard %d", n)
 	case router.Quarantined:
-		return nil, code.New(code.Quarantined, "shard %d is damaged and stays closed", n)
+		return nil, code.New(code.Quarantined, "shard %d stays closed: %s", n, r.Fault)
 	case router.Opening:
 		return nil, code.New(code.Opening, "shard %d is being opened", n).Retry(retryOpening)
 	default:

@@ -95,7 +95,8 @@ func (n *node) defaults() {
 	}
 }
 
-// open takes the directory, then the ports, then opens what lies in the directory.
+// open looks at what it is given before it writes: a port that is taken or a catalog that is another's
+// leaves the directory as it was.
 func (n *node) open(ctx context.Context) error {
 	n.defaults()
 	id, err := storage.ReadIdentity(n.cfg.FS, n.cfg.Dir)
@@ -106,7 +107,7 @@ func (n *node) open(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	if n.dir, err = storage.OpenDir(n.cfg.FS, n.cfg.Dir, id); err != nil {
+	if err := controlplane.Check(n.controlDir(), id.Cluster); err != nil {
 		return err
 	}
 	var listen net.ListenConfig
@@ -116,6 +117,9 @@ func (n *node) open(ctx context.Context) error {
 	if n.tcp, err = listen.Listen(ctx, "tcp", n.cfg.HTTP); err != nil {
 		return fmt.Errorf("listen for HTTP: %w", err)
 	}
+	if n.dir, err = storage.OpenDir(n.cfg.FS, n.cfg.Dir, id); err != nil {
+		return err
+	}
 	n.registry = newRegistry(n.cfg.Version)
 	n.health = &health{}
 	return n.openParts(ctx, id)
@@ -124,7 +128,7 @@ func (n *node) open(ctx context.Context) error {
 func (n *node) openParts(ctx context.Context, id storage.Identity) error {
 	var err error
 	n.control, err = controlplane.New(ctx, controlplane.Config{
-		Dir: filepath.Join(n.cfg.Dir, "control"), Node: id.Node, Cluster: id.Cluster, Address: n.udp.LocalAddr().String(),
+		Dir: n.controlDir(), Node: id.Node, Cluster: id.Cluster, Address: n.udp.LocalAddr().String(),
 		Hosts: hosts(n.cfg.Listen, n.cfg.HTTP), Wall: n.cfg.Wall, Logger: n.cfg.Logger,
 	})
 	if err != nil {
@@ -150,6 +154,8 @@ func (n *node) openParts(ctx context.Context, id storage.Identity) error {
 	})
 	return err
 }
+
+func (n *node) controlDir() string { return filepath.Join(n.cfg.Dir, "control") }
 
 func randomHex(n int) string {
 	b := make([]byte, n)

@@ -30,6 +30,8 @@ type check struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`
 	Reason string `json:"reason,omitempty"`
+	// Advisory marks a check that does not decide: what is wrong concerns a part, and the rest is served.
+	Advisory bool `json:"advisory,omitempty"`
 }
 
 func (n *node) checks() []check {
@@ -42,7 +44,7 @@ func (n *node) checks() []check {
 	if r.DiskFull {
 		disk.Reason = "the disk is full: records are refused, reads go on"
 	}
-	damage := check{Name: "shards_sound", OK: len(r.Quarantined) == 0}
+	damage := check{Name: "shards_sound", OK: len(r.Quarantined) == 0, Advisory: true}
 	for ref, why := range r.Quarantined {
 		damage.Reason = fmt.Sprintf("%d shards are damaged, log %s shard %d among them: %s", len(r.Quarantined), ref.Log, ref.Shard, why)
 		break
@@ -132,7 +134,7 @@ func (n *node) readyz(w http.ResponseWriter, _ *http.Request) {
 	checks := n.checks()
 	status := http.StatusOK
 	for _, c := range checks {
-		if !c.OK {
+		if !c.OK && !c.Advisory {
 			status = http.StatusServiceUnavailable
 		}
 	}

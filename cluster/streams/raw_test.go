@@ -268,6 +268,50 @@ func TestBadPublishFailsAlone(t *testing.T) {
 	r.wantError(l, wire.AppendFrame(nil, 77, &wire.Offsets{Log: info.Log, Shard: 9}), code.NotFound)
 }
 
+// S7: a batch that is sent again, on another connection or to a restarted broker, is answered with the place of
+// the first and stored once; one that skips is told what the last was.
+func TestRetryOverConnectionsAndRestarts(t *testing.T) {
+	n := margaytest.Start(t)
+	create(t, n, control.StreamSpec{Name: "s"})
+	var info wire.LogInfo
+	send := func(seq, previous uint64) (wire.Header, []byte) {
+		r := dial(t, n).authenticate(n)
+		defer func() { _ = r.conn.Close(0, "") }()
+		l := r.lane()
+		r.want(l, &wire.Lookup{Name: "default/default/s"}, &info)
+		bl := batch.NewBuilder(batch.Limits{})
+		if err := bl.Add(batch.Record{Value: []byte("v"), Timestamp: 1}); err != nil {
+			t.Fatal(err)
+		}
+		b, err := bl.Build(42, seq, batch.None)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.ask(l, &wire.Publish{Log: info.Log, Previous: previous, Batch: b})
+	}
+	stored := func(seq, previous, offset uint64, again bool) {
+		t.Helper()
+		h, body := send(seq, previous)
+		var ok wire.Published
+		if h.Type != wire.TypePublished || ok.Parse(body) != nil || ok.BaseOffset != offset || ok.Reached.Has(wire.ReachedDuplicate) != again {
+			t.Fatalf("sequence %d: %v %+v, want offset %d, again %v", seq, h.Type, ok, offset, again)
+		}
+	}
+	stored(1, 0, 0, false)
+	stored(2, 1, 1, false)
+	for range 2 {
+		stored(2, 1, 1, true)
+		stored(1, 0, 0, true)
+		n.Restart()
+	}
+	h, body := send(5, 4)
+	var e wire.Error
+	if h.Type != wire.TypeError || e.Parse(body) != nil || e.Code != code.OutOfOrder || e.Details.LastSequence != 2 {
+		t.Fatalf("a sequence that skips: %v %+v", h.Type, e)
+	}
+	stored(3, 2, 2, false)
+}
+
 // WR-01: lanes that are used once each, finished, given up or refused do not pile up.
 func TestManyLanes(t *testing.T) {
 	n := margaytest.Start(t)
