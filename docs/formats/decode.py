@@ -107,7 +107,9 @@ class Cursor:
 
 # ---- batch.md ------------------------------------------------------------------------------------------------
 
-ATTRIBUTES = {1: "zstd", 4: "control", 8: "checkpoint", 16: "checkpoint_start"}
+ATTRIBUTES = {1: "zstd", 4: "control", 8: "checkpoint", 16: "checkpoint_start", 128: "scheduled", 256: "dedup"}
+MAX_SLICE = MAX_BATCH + 3 * MAX_COUNT
+DEDUP = "dedup-id"
 
 
 def read_batch(raw, form):
@@ -128,16 +130,17 @@ def read_batch(raw, form):
     need(size <= len(raw), "short")
     raw = raw[:size]
     need(crc32c(raw[52:]) == crc, "checksum")
-    need(stored or attributes & ~3 == 0, "attributes")
-    need(reserved == 0 and attributes & ~0x1F == 0 and attributes & 3 <= 1, "attributes")
-    zstd, control = attributes & 1, attributes & 4
+    need(stored or attributes & ~0x183 == 0, "attributes")
+    need(reserved == 0 and attributes & ~0x19F == 0 and attributes & 3 <= 1, "attributes")
+    zstd, control, dedup = attributes & 1, attributes & 4, attributes & 256
     need(meta <= size - 96, "size")
     need(plain <= MAX_BATCH - 96 - meta and (zstd or plain == size - 96 - meta), "size")
     if control:
-        need(not zstd and attributes & 0x18 != 0x10, "attributes")
+        need(attributes & 0x183 == 0 and attributes & 0x18 != 0x10, "attributes")
         need(plain == 0, "size")
     else:
         need(attributes & 0x18 == 0, "attributes")
+        need(not dedup or (count == 1 and not zstd), "dedup")
     need(0 < count <= MAX_COUNT and count * 2 <= meta, "count")
     need((producer == 0) == (sequence == 0) and not (control and producer), "producer")
     need(not control or first == 0, "timestamp")
@@ -163,14 +166,61 @@ def read_batch(raw, form):
     if not stored:
         need(96 + meta + plain <= LIMITS["batch"] and count <= LIMITS["records"], "limit")
     body = None if zstd else Cursor(raw[96 + meta :])
-    out["records"] = read_records(Cursor(raw[96 : 96 + meta]), body, count, head[3], first, plain, not stored)
+    records = read_records(Cursor(raw[96 : 96 + meta]), body, count, lambda _, i: i, head[3], first, plain, not stored)
+    scheduled = any(r["delay_us"] or r["ttl_us"] for r in records)
+    need(stored or scheduled == (attributes & 128 != 0), "attributes")
+    ids = [dedup_id(r) for r in records]
+    need(stored or (ids[0] is not None) == (dedup != 0) and not any(i is not None for i in ids[1:]), "dedup")
+    if dedup:
+        need(2 <= len(ids[0] or "") <= 256, "dedup")
+        out["header"]["dedup_id"] = ids[0]
+    out["records"] = records
     return out
 
 
-def read_records(meta, body, count, base, first, plain, limited):
-    """A body of None is a compressed one: then values and headers stay unknown, but for their sizes."""
+def dedup_id(record):
+    """The value of a first header of that name; of a compressed body nothing is known."""
+    headers = record.get("headers")
+    return headers[0][1] if headers and headers[0][0] == DEDUP else None
+
+
+def read_slice(raw):
+    need(len(raw) >= 72, "short")
+    crc, magic, size, version, reserved, attributes, count, meta = struct.unpack("<IIIBBHII", raw[:24])
+    sequence, base, after, generation, time, first = struct.unpack("<QQQQqq", raw[24:72])
+    need(magic == 0x314C474D, "magic")
+    need(version == 1, "version")
+    need(72 <= size <= MAX_SLICE, "size")
+    need(size <= len(raw), "short")
+    raw = raw[:size]
+    need(crc32c(raw[4:]) == crc, "checksum")
+    need(reserved == 0 and attributes == 0, "attributes")
+    need(meta <= size - 72, "size")
+    need(0 <= after - base <= MAX_COUNT, "slice")
+    need(0 < count <= after - base and count * 3 <= meta, "count")
+    last = -1
+
+    def place(c, _):
+        nonlocal last
+        at = c.uvarint()
+        need(last < at < after - base, "slice")
+        last = at
+        return at
+
+    metas, body = Cursor(raw[72 : 72 + meta]), Cursor(raw[72 + meta :])
+    records = read_records(metas, body, count, place, base, first, body.left(), False)
+    header = {"sequence": sequence, "base_offset": base, "next_offset": after, "generation": generation}
+    header |= {"append_time": time, "first_timestamp": first, "size": size, "count": count}
+    return {"header": header, "records": records}
+
+
+def read_records(meta, body, count, place, base, first, plain, limited):
+    """Place(meta, n) says which record of the batch the n-th one is.
+
+    A body of None is a compressed one: then values and headers stay unknown, but for their sizes."""
     records = []
-    for i in range(count):
+    for n in range(count):
+        i = place(meta, n)
         flags = meta.fixed("B")
         need(flags & ~0x1F == 0, "attributes")
         delta = meta.varint()
@@ -239,10 +289,8 @@ def read_entries(meta, count, attributes):
 def read_opening(c):
     entry = {"type": "opening", "generation": c.uvarint(), "leader": c.text()}
     entry["replicas"] = [c.text() for _ in range(c.length())]
-    lossy = c.fixed("B")
-    need(lossy <= 1, "entry")
-    entry["lossy"] = lossy == 1
-    entry["lossy_sequence"], entry["lossy_offset"] = (c.uvarint(), c.uvarint()) if lossy else (0, 0)
+    entry["lossy"] = read_bool(c)
+    entry["lossy_sequence"], entry["lossy_offset"] = (c.uvarint(), c.uvarint()) if entry["lossy"] else (0, 0)
     return entry
 
 
@@ -287,11 +335,42 @@ def read_generations(c):
     return {"type": "generations", "table": table}
 
 
+def read_bool(c):
+    value = c.fixed("B")
+    need(value <= 1, "entry")
+    return value == 1
+
+
+def read_cursor(c):
+    entry = {"type": "cursor", "name": c.text(), "offset": c.uvarint(), "generation": c.uvarint(), "epoch": c.uvarint()}
+    return entry | {"updated": c.varint(), "removed": read_bool(c)}
+
+
+def read_dedup(c):
+    offset = time = 0
+    rows = []
+    for _ in range(c.length()):
+        name = c.blob().hex()
+        offset = (offset + c.varint()) & U64
+        time = signed(time + c.varint())
+        rows.append({"id": name, "offset": offset, "append_time": time})
+    return {"type": "dedup", "stored": rows}
+
+
+def read_last(c):
+    entry = {"type": "last", "id": c.fixed("Q"), "grace_ms": c.u32(), "removed": read_bool(c)}
+    need(entry["removed"] == (c.left() == 0), "entry")
+    return entry | {"batch": c.take(c.left()).hex()}
+
+
 ENTRIES = {1: read_opening, 2: read_log_start, 3: read_checkpoint_part, 4: read_producer, 5: read_generations}
+ENTRIES |= {6: read_cursor, 7: read_dedup, 8: read_last}
 
 
 def check_batch(raw, want):
     """Of a compressed body the vector says more than this reader can see: compare sizes instead of contents."""
+    if want["form"] == "slice":
+        return read_slice(raw)
     got = read_batch(raw, want["form"])
     for record, wanted in zip(got.get("records", []), want.get("records", [])):
         if "sizes" in record:

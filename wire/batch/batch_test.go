@@ -198,7 +198,7 @@ func TestEntriesComeBackAsTheyWere(t *testing.T) {
 
 func drawEntry(t *rapid.T) batch.Entry {
 	u := rapid.Uint64()
-	switch rapid.IntRange(0, 3).Draw(t, "kind") {
+	switch rapid.IntRange(0, 6).Draw(t, "kind") {
 	case 0:
 		e := batch.Opening{Generation: u.Draw(t, "g"), Leader: rapid.String().Draw(t, "leader")}
 		for range rapid.IntRange(0, 5).Draw(t, "replicas") {
@@ -220,6 +220,28 @@ func drawEntry(t *rapid.T) batch.Entry {
 				Sequence: u.Draw(t, "ws"), BaseOffset: u.Draw(t, "wo"), Count: rapid.Uint32().Draw(t, "wc"),
 				AppendTime: rapid.Int64().Draw(t, "wt"), Generation: u.Draw(t, "wg"),
 			})
+		}
+		return e
+	case 3:
+		return batch.Cursor{
+			Name: rapid.String().Draw(t, "name"), Offset: u.Draw(t, "o"), Generation: u.Draw(t, "g"), Epoch: u.Draw(t, "e"),
+			Updated: rapid.Int64().Draw(t, "t"), Removed: rapid.Bool().Draw(t, "removed"),
+		}
+	case 4:
+		var e batch.Dedup
+		for range rapid.IntRange(0, 5).Draw(t, "ids") {
+			e.Stored = append(e.Stored, batch.DedupStored{
+				ID: rapid.String().Draw(t, "id"), Offset: u.Draw(t, "o"), AppendTime: rapid.Int64().Draw(t, "t"),
+			})
+		}
+		return e
+	case 5:
+		e := batch.Last{
+			ID: u.Draw(t, "id"), Grace: time.Duration(rapid.Uint32().Draw(t, "grace")) * time.Millisecond,
+			Removed: rapid.Bool().Draw(t, "removed"),
+		}
+		if !e.Removed {
+			e.Batch = rapid.SliceOfN(rapid.Byte(), 1, 300).Draw(t, "batch")
 		}
 		return e
 	default:

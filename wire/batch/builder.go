@@ -20,6 +20,8 @@ type Builder struct {
 	packed []byte
 	count  int
 	first  int64
+
+	scheduled, dedup bool // what the attributes will say of the records
 }
 
 // NewBuilder returns a builder that refuses what a broker with these limits would refuse.
@@ -34,7 +36,7 @@ func (b *Builder) Size() int { return HeaderSize + len(b.meta) + len(b.body) }
 // Reset forgets all records and keeps the buffers.
 func (b *Builder) Reset() {
 	b.meta, b.body, b.packed = reuse(b.meta), reuse(b.body), reuse(b.packed)
-	b.count, b.first = 0, 0
+	b.count, b.first, b.scheduled, b.dedup = 0, 0, false, false
 }
 
 func reuse(p []byte) []byte {
@@ -45,7 +47,8 @@ func reuse(p []byte) []byte {
 }
 
 // Add copies the record into the batch. On an error nothing of it remains: ErrFull when a fresh batch would take
-// it, ErrTooLarge when none would, ErrSchedule or ErrTimestamp when it contradicts itself.
+// it, ErrTooLarge when none would, ErrSchedule, ErrTimestamp or ErrDedup when it contradicts itself. A record with a dedup
+// id is alone in its batch: it meets ErrFull when there is another, and the next one meets it.
 func (b *Builder) Add(r Record) error {
 	headers := headersSize(r.Headers)
 	if err := b.checkRecord(&r, headers); err != nil {
@@ -64,7 +67,8 @@ func (b *Builder) Add(r Record) error {
 	if (delta > 0) != (r.Timestamp > first) && delta != 0 {
 		return fmt.Errorf("add record with timestamp %d behind %d: %w", r.Timestamp, first, ErrTimestamp)
 	}
-	if b.count >= b.lim.Records {
+	dedup := hasDedupID(r.Headers)
+	if b.count >= b.lim.Records || b.dedup || dedup && b.count > 0 {
 		return ErrFull
 	}
 	before := len(b.meta)
@@ -82,6 +86,8 @@ func (b *Builder) Add(r Record) error {
 	}
 	b.body = append(b.body, r.Value...)
 	b.first = first
+	b.scheduled = b.scheduled || delay|ttl != 0
+	b.dedup = dedup
 	b.count++
 	return nil
 }
@@ -96,6 +102,9 @@ func (b *Builder) checkRecord(r *Record, headers int) error {
 		return fmt.Errorf("add record: headers of %d bytes, at most %d: %w", headers, b.lim.HeaderBytes, ErrTooLarge)
 	case len(r.Key)+headers+len(r.Value) > b.lim.Record:
 		return fmt.Errorf("add record: %d bytes, at most %d: %w", len(r.Key)+headers+len(r.Value), b.lim.Record, ErrTooLarge)
+	}
+	if hasDedupID(r.Headers) && !validDedupID(len(r.Headers[0].Value)) {
+		return fmt.Errorf("add record: dedup id of %d bytes: %w", len(r.Headers[0].Value), ErrDedup)
 	}
 	return nil
 }
@@ -130,7 +139,8 @@ func appendMeta(dst []byte, r *Record, delta int64, delay, ttl uint64, headers i
 }
 
 // Build returns the batch as a producer sends it, in fresh memory that the caller owns: it is kept in flight
-// while the builder fills the next one. The records stay until Reset. A body that does not shrink is sent plain.
+// while the builder fills the next one. The records stay until Reset. A body that does not shrink is sent plain, and
+// so is one with a dedup id, which the leader must be able to read.
 func (b *Builder) Build(producerID, producerSeq uint64, compression Compression) (Batch, error) {
 	if b.count == 0 {
 		return nil, fmt.Errorf("build batch without records: %w", ErrCount)
@@ -142,12 +152,21 @@ func (b *Builder) Build(producerID, producerSeq uint64, compression Compression)
 	switch compression {
 	case None:
 	case Zstd:
+		if b.dedup {
+			break
+		}
 		var ok bool
 		if b.packed, ok = compress.Zstd(b.packed[:0], b.body); ok && len(b.packed) < len(b.body) {
 			body, attributes = b.packed, compressionZstd
 		}
 	default:
 		return nil, fmt.Errorf("build batch with compression %d: %w", compression, ErrAttributes)
+	}
+	if b.scheduled {
+		attributes |= AttrScheduled
+	}
+	if b.dedup {
+		attributes |= AttrDedup
 	}
 	out := make(Batch, HeaderSize+len(b.meta)+len(body))
 	copy(out[HeaderSize:], b.meta)

@@ -52,7 +52,8 @@ func CheckStored(b []byte) (Batch, error) {
 }
 
 // CheckProduced checks everything about a batch that a producer sent, so that what is stored can be read for ever:
-// empty assigned part, checksum, header, the meta of every record and, unless compressed, every header section.
+// empty assigned part, checksum, header, the meta of every record and, unless compressed, every header section; and
+// that the attributes say of the records exactly what is so.
 // b must be one batch and nothing else. It never decompresses and never allocates.
 func CheckProduced(b []byte, lim Limits) (Batch, error) {
 	if len(b) < HeaderSize {
@@ -114,6 +115,8 @@ func (b Batch) checkHeader() (int, error) {
 	switch {
 	case attr&(AttrCheckpoint|AttrCheckpointStart) != 0:
 		return posAttributes, ErrAttributes
+	case attr&AttrDedup != 0 && (count != 1 || b.Compressed()):
+		return posAttributes, ErrDedup
 	case count == 0 || count > maxDecodeCount || count*minRecordMeta > meta:
 		return posCount, ErrCount
 	case (b.ProducerID() == 0) != (b.ProducerSequence() == 0):
@@ -125,7 +128,7 @@ func (b Batch) checkHeader() (int, error) {
 func (b Batch) checkControlHeader(attr Attr) (int, error) {
 	count := uint64(le.Uint32(b[posCount:]))
 	switch {
-	case attr&compressionMask != compressionNone,
+	case attr&producerMaySet != 0,
 		attr&AttrCheckpointStart != 0 && attr&AttrCheckpoint == 0:
 		return posAttributes, ErrAttributes
 	case b.PlainSize() != 0:
@@ -149,9 +152,12 @@ func (b Batch) checkRecords(lim Limits) (int, error) {
 		return posCount, ErrLimit
 	}
 	var (
-		metas Metas
-		m     Meta
-		body  = cursor{b: b.body()}
+		metas     Metas
+		m         Meta
+		scheduled bool
+		body      = cursor{b: b.body()}
+		mayDedup  = b.Attributes()&AttrDedup != 0
+		dedup     bool
 	)
 	metas.reset(b)
 	bodyStart := HeaderSize + b.metaSize()
@@ -165,40 +171,55 @@ func (b Batch) checkRecords(lim Limits) (int, error) {
 			len(m.Key)+m.HeadersSize+m.ValueSize > lim.Record {
 			return HeaderSize + start, ErrLimit
 		}
+		scheduled = scheduled || m.Delay|m.TTL != 0
 		if b.Compressed() {
 			continue
 		}
 		if m.HeadersSize > 0 {
-			checkHeaders(&body, m.HeadersSize, lim.Headers)
+			dedup = checkHeaders(&body, m.HeadersSize, lim.Headers, mayDedup)
 		}
 		body.bytes(m.ValueSize)
 		if body.err != nil {
 			return bodyStart + body.at, body.err
 		}
 	}
-	metas.finish()
-	return HeaderSize + metas.c.at, metas.c.err
+	switch metas.finish(); {
+	case metas.c.err != nil:
+		return HeaderSize + metas.c.at, metas.c.err
+	case scheduled != b.Scheduled():
+		return posAttributes, ErrAttributes
+	case dedup != mayDedup:
+		return posAttributes, ErrDedup
+	}
+	return 0, nil
 }
 
-// checkHeaders walks one header section of size bytes.
-func checkHeaders(body *cursor, size, most int) {
+// checkHeaders walks one header section of size bytes, and reports whether it begins with a dedup id, which it must
+// not do unless the batch says so: an id that nobody sees would store a record twice without a word.
+func checkHeaders(body *cursor, size, most int, mayDedup bool) (dedup bool) {
 	start := body.pos
 	c := cursor{b: body.bytes(size)}
 	n := headerCount(&c)
 	if n > most {
 		c.fail(ErrLimit)
 	}
-	for range n {
-		c.bytes(c.length())
-		c.bytes(c.length())
+	for i := range n {
+		name := c.bytes(c.length())
+		value := c.bytes(c.length())
 		if c.err != nil {
 			break
+		}
+		if i == 0 && string(name) == DedupHeader {
+			if dedup = true; !mayDedup || !validDedupID(len(value)) {
+				c.fail(ErrDedup)
+			}
 		}
 	}
 	c.end()
 	if c.err != nil && body.err == nil {
 		body.err, body.at = c.err, start+c.at
 	}
+	return dedup
 }
 
 // VerifyRecords walks a whole batch, body and entries too, decompressing if need be. It is for tools that must know

@@ -12,9 +12,13 @@ const (
 	TypeCheckpointPart EntryType = 3
 	TypeProducer       EntryType = 4
 	TypeGenerations    EntryType = 5
+	TypeCursor         EntryType = 6
+	TypeDedup          EntryType = 7
+	TypeLast           EntryType = 8
 )
 
-// Entry is one statement of a control batch: Opening, LogStart, CheckpointPart, Producer or Generations.
+// Entry is one statement of a control batch: Opening, LogStart, CheckpointPart, Producer, Generations, Cursor, Dedup or
+// Last.
 type Entry interface {
 	Type() EntryType
 	// AppendTo appends the entry's bytes, without type and length.
@@ -128,6 +132,12 @@ func parseEntry(c *cursor) Entry {
 		e = parseProducer(&in)
 	case TypeGenerations:
 		e = parseGenerations(&in)
+	case TypeCursor:
+		e = parseCursor(&in)
+	case TypeDedup:
+		e = parseDedup(&in)
+	case TypeLast:
+		e = parseLast(&in)
 	default:
 		c.pos = start
 		c.fail(ErrUnknownEntry)

@@ -11,8 +11,8 @@ import (
 var (
 	// ErrShort means that bytes are missing: the input ends before the batch does.
 	ErrShort = errors.New("input ends before the batch does")
-	// ErrMagic means that no batch begins here.
-	ErrMagic = errors.New("no batch begins here (magic does not match)")
+	// ErrMagic means that no batch, or no slice, begins here.
+	ErrMagic = errors.New("no batch or slice begins here (magic does not match)")
 	// ErrVersion means that a newer release wrote the batch.
 	ErrVersion = errors.New("format version is not known to this release")
 	// ErrAttributes means an attribute or record flag that is unknown or not allowed here.
@@ -38,6 +38,10 @@ var (
 	ErrAssigned = errors.New("assigned part is not empty")
 	// ErrCompression means a body that does not decompress to its declared size.
 	ErrCompression = errors.New("body does not decompress to its declared size")
+	// ErrDedup means a dedup id that does not stand alone in its batch, or has a size that none may have.
+	ErrDedup = errors.New("a dedup id has 1 to 128 bytes and stands in a batch of one record that says so")
+	// ErrSlice means records of a slice that do not rise, or that its source does not have.
+	ErrSlice = errors.New("records of the slice do not rise, or its source does not have them")
 	// ErrUnknownEntry means a control entry of a newer release: the log must not be opened by this one.
 	ErrUnknownEntry = errors.New("control entry is not known to this release")
 	// ErrEntry means a control entry whose fields contradict each other.
@@ -55,7 +59,7 @@ var (
 // FormatError says what was being done, at which byte of the batch, and which rule was broken.
 type FormatError struct {
 	Op  string // "check stored batch", "read record", ...
-	Pos int    // byte position within the batch (within the decompressed body for its errors)
+	Pos int    // byte position within the batch or slice (within the decompressed body for its errors)
 	Err error  // one of the sentinels above
 }
 

@@ -142,6 +142,12 @@ func parseAgain(e batch.Entry) (batch.Entry, error) {
 		return batch.ParseCheckpointPart(raw)
 	case batch.Producer:
 		return batch.ParseProducer(raw)
+	case batch.Cursor:
+		return batch.ParseCursor(raw)
+	case batch.Dedup:
+		return batch.ParseDedup(raw)
+	case batch.Last:
+		return batch.ParseLast(raw)
 	default:
 		return batch.ParseGenerations(raw)
 	}

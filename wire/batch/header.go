@@ -39,8 +39,8 @@ const (
 	minRecordMeta   = 2 // flags and timestamp delta of a tombstone
 	minControlEntry = 2 // type and length
 	compressionMask = Attr(3)
-	knownAttributes = compressionMask | AttrControl | AttrCheckpoint | AttrCheckpointStart
-	producerMaySet  = compressionMask
+	producerMaySet  = compressionMask | AttrScheduled | AttrDedup
+	knownAttributes = producerMaySet | AttrControl | AttrCheckpoint | AttrCheckpointStart
 	compressionNone = Attr(None)
 	compressionZstd = Attr(Zstd)
 )
@@ -55,6 +55,8 @@ const (
 	AttrCheckpointStart Attr = 1 << 4
 	AttrCarried         Attr = 1 << 5
 	AttrSettlement      Attr = 1 << 6
+	AttrScheduled       Attr = 1 << 7 // a record has a delay or a time to live
+	AttrDedup           Attr = 1 << 8 // the one record has a dedup id, see DedupID
 )
 
 // Compression of a body: values and headers; keys, tombstones and schedule always stay readable.
@@ -134,6 +136,10 @@ func (b Batch) IsCheckpointStart() bool { return b.Attributes()&AttrCheckpointSt
 
 // Compressed reports whether the body must be decompressed to read values and headers.
 func (b Batch) Compressed() bool { return b.Attributes()&compressionMask != compressionNone }
+
+// Scheduled reports whether a record of the batch has a delay or a time to live: who need not look for deadlines in
+// the others need not walk their metas.
+func (b Batch) Scheduled() bool { return b.Attributes()&AttrScheduled != 0 }
 
 // Position is that of a log which ends with this batch.
 func (b Batch) Position() Position {

@@ -13,6 +13,7 @@ const (
 	MaxHeaders     = 64       // headers of a record
 	MaxHeaderBytes = 16 << 10 // headers of a record as encoded
 	MaxRecords     = 10_000   // records of a batch
+	MaxDedupID     = 128      // bytes of a dedup id; frozen, no configuration changes it
 )
 
 // MaxSchedule bounds delay and time to live (some 285 years), so that no deadline overflows.

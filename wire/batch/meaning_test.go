@@ -16,9 +16,9 @@ import (
 // vector is the JSON beside the bytes of a golden vector: what any reader of the format must make of them.
 type vector struct {
 	About   string           `json:"about"`
-	Form    string           `json:"form"`            // produced or stored
+	Form    string           `json:"form"`            // produced, stored or slice
 	Error   string           `json:"error,omitempty"` // the rule that is broken; then nothing else is said
-	Header  *headerMeaning   `json:"header,omitempty"`
+	Header  any              `json:"header,omitempty"`
 	Records []recordMeaning  `json:"records,omitempty"`
 	Entries []map[string]any `json:"entries,omitempty"`
 }
@@ -36,6 +36,18 @@ type headerMeaning struct {
 	ProducerSequence uint64   `json:"producer_sequence"`
 	FirstTimestamp   int64    `json:"first_timestamp"`
 	PlainSize        int      `json:"plain_size"`
+	DedupID          string   `json:"dedup_id,omitempty"` // hexadecimal digits
+}
+
+type sliceHeaderMeaning struct {
+	Sequence       uint64 `json:"sequence"`
+	BaseOffset     uint64 `json:"base_offset"`
+	NextOffset     uint64 `json:"next_offset"`
+	Generation     uint64 `json:"generation"`
+	AppendTime     int64  `json:"append_time"`
+	FirstTimestamp int64  `json:"first_timestamp"`
+	Size           int    `json:"size"`
+	Count          int    `json:"count"`
 }
 
 // recordMeaning holds bytes as hexadecimal digits; null is none, a tombstone where it stands for a value.
@@ -52,6 +64,9 @@ type recordMeaning struct {
 // meaning says what the bytes mean according to this package.
 func meaning(t *testing.T, about, form string, raw []byte) vector {
 	t.Helper()
+	if form == "slice" {
+		return sliceMeaning(t, about, raw)
+	}
 	v := vector{About: about, Form: form}
 	b, err := check(form, raw)
 	if err == nil {
@@ -65,6 +80,7 @@ func meaning(t *testing.T, about, form string, raw []byte) vector {
 		Sequence: b.Sequence(), BaseOffset: b.BaseOffset(), Generation: b.Generation(), AppendTime: b.AppendTime(),
 		Flushed: b.Flushed(), Size: b.Size(), Attributes: attributeNames(b), Count: b.Count(), ProducerID: b.ProducerID(),
 		ProducerSequence: b.ProducerSequence(), FirstTimestamp: b.FirstTimestamp(), PlainSize: b.PlainSize(),
+		DedupID: hex.EncodeToString(b.DedupID()),
 	}
 	records, err := readAll(b)
 	if err != nil {
@@ -79,6 +95,31 @@ func meaning(t *testing.T, about, form string, raw []byte) vector {
 	}
 	for _, e := range entries {
 		v.Entries = append(v.Entries, entryMeaning(t, e))
+	}
+	return v
+}
+
+func sliceMeaning(t *testing.T, about string, raw []byte) vector {
+	t.Helper()
+	v := vector{About: about, Form: "slice"}
+	s, err := batch.CheckSlice(raw)
+	var (
+		records []batch.Record
+		offsets []uint64
+	)
+	if err == nil {
+		records, offsets, err = readSlice(s)
+	}
+	if err != nil {
+		v.Error = ruleName(t, err)
+		return v
+	}
+	v.Header = sliceHeaderMeaning{
+		Sequence: s.Sequence(), BaseOffset: s.BaseOffset(), NextOffset: s.NextOffset(), Generation: s.Generation(),
+		AppendTime: s.AppendTime(), FirstTimestamp: s.FirstTimestamp(), Size: s.Size(), Count: s.Count(),
+	}
+	for i, r := range records {
+		v.Records = append(v.Records, recordMeaningOf(offsets[i], r))
 	}
 	return v
 }
@@ -100,6 +141,8 @@ func attributeNames(b batch.Batch) []string {
 		{b.IsControl(), "control"},
 		{b.IsCheckpoint(), "checkpoint"},
 		{b.IsCheckpointStart(), "checkpoint_start"},
+		{b.Scheduled(), "scheduled"},
+		{b.Attributes()&batch.AttrDedup != 0, "dedup"},
 	} {
 		if a.set {
 			names = append(names, a.name)
@@ -157,6 +200,24 @@ func entryMeaning(t *testing.T, e batch.Entry) map[string]any {
 			table = append(table, map[string]any{"generation": g.Generation, "sequence": g.Sequence, "offset": g.Offset})
 		}
 		return map[string]any{"type": "generations", "table": table}
+	case batch.Cursor:
+		return map[string]any{
+			"type": "cursor", "name": e.Name, "offset": e.Offset, "generation": e.Generation, "epoch": e.Epoch,
+			"updated": e.Updated, "removed": e.Removed,
+		}
+	case batch.Dedup:
+		stored := []map[string]any{}
+		for _, s := range e.Stored {
+			stored = append(stored, map[string]any{
+				"id": hex.EncodeToString([]byte(s.ID)), "offset": s.Offset, "append_time": s.AppendTime,
+			})
+		}
+		return map[string]any{"type": "dedup", "stored": stored}
+	case batch.Last:
+		return map[string]any{
+			"type": "last", "id": e.ID, "grace_ms": e.Grace.Milliseconds(), "removed": e.Removed,
+			"batch": hex.EncodeToString(e.Batch),
+		}
 	}
 	t.Fatalf("no meaning for %T", e)
 	return nil
@@ -169,7 +230,7 @@ func ruleName(t *testing.T, err error) string {
 		"checksum": batch.ErrChecksum, "size": batch.ErrSize, "count": batch.ErrCount, "varint": batch.ErrVarint,
 		"limit": batch.ErrLimit, "schedule": batch.ErrSchedule, "timestamp": batch.ErrTimestamp,
 		"producer": batch.ErrProducer, "assigned": batch.ErrAssigned, "compression": batch.ErrCompression,
-		"unknown_entry": batch.ErrUnknownEntry, "entry": batch.ErrEntry,
+		"unknown_entry": batch.ErrUnknownEntry, "entry": batch.ErrEntry, "dedup": batch.ErrDedup, "slice": batch.ErrSlice,
 	} {
 		if errors.Is(err, rule) {
 			return name

@@ -23,6 +23,8 @@ type Metas struct {
 	index int
 	base  uint64
 	plain int // bytes of the body not yet spoken for
+	start int // where the section begins, for the position of a fault
+	span  int // of a slice: records of its source, of which each meta says which it is; 0 = a batch, holding all
 }
 
 // Metas returns a walk over the metas of all records; a control batch has none.
@@ -37,7 +39,7 @@ func (m *Metas) reset(b Batch) {
 		*m = Metas{index: -1}
 		return
 	}
-	*m = Metas{first: b.FirstTimestamp(), base: b.BaseOffset(), plain: b.PlainSize(), index: -1}
+	*m = Metas{first: b.FirstTimestamp(), base: b.BaseOffset(), plain: b.PlainSize(), index: -1, start: HeaderSize}
 	if b.IsControl() {
 		return
 	}
@@ -53,7 +55,7 @@ func (m *Metas) Next(meta *Meta) (bool, error) {
 		m.step(meta)
 	}
 	if m.c.err != nil {
-		return false, fault("read record meta", HeaderSize+m.c.at, m.c.err)
+		return false, fault("read record meta", m.start+m.c.at, m.c.err)
 	}
 	return m.index >= 0, nil
 }
@@ -71,8 +73,12 @@ func (m *Metas) finish() {
 }
 
 func (m *Metas) step(meta *Meta) {
-	m.index++
 	m.left--
+	if m.span == 0 {
+		m.index++
+	} else {
+		m.place()
+	}
 	c := &m.c
 	start := c.pos
 	flags := c.u8()
@@ -103,6 +109,18 @@ func (m *Metas) step(meta *Meta) {
 	if flags&flagHeaders != 0 {
 		meta.HeadersSize = m.take(1)
 	}
+}
+
+// place reads which record of its source the next one of a slice is.
+func (m *Metas) place() {
+	start := m.c.pos
+	at := m.c.uvarint()
+	if at >= uint64(m.span) || int(at) <= m.index {
+		m.c.pos = start
+		m.c.fail(ErrSlice)
+		return
+	}
+	m.index = int(at)
 }
 
 func (m *Metas) timestamp(delta int64) int64 {

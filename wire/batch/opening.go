@@ -40,15 +40,9 @@ func parseOpening(c *cursor) Opening {
 	for n := c.length(); n > 0 && c.err == nil; n-- {
 		e.Replicas = append(e.Replicas, c.str())
 	}
-	switch c.u8() {
-	case 0:
-	case 1:
-		e.Lossy = true
+	if e.Lossy = c.bool(); e.Lossy {
 		e.LossySequence = c.uvarint()
 		e.LossyOffset = c.uvarint()
-	default:
-		c.pos--
-		c.fail(ErrEntry)
 	}
 	return e
 }

@@ -60,17 +60,28 @@ func (r *Reader) Next(rec *Record) (bool, error) {
 
 func (r *Reader) open() error {
 	r.opened = true
-	body := r.b.body()
-	if r.b.Compressed() {
-		plain, err := compress.Unzstd(body, r.b.PlainSize())
-		if err != nil {
-			r.body.fail(ErrCompression)
-			return fault("decompress body", HeaderSize+r.b.metaSize(), ErrCompression)
-		}
-		body = plain
+	body, err := r.b.plainBody()
+	if err != nil {
+		r.body.fail(ErrCompression)
+		return err
 	}
 	r.body.b = body
 	return nil
+}
+
+// plainBody returns the body as it is without compression, in fresh memory if it has to be unpacked.
+func (b Batch) plainBody() ([]byte, error) {
+	switch {
+	case len(b) == 0: // a reader at rest
+		return nil, nil
+	case !b.Compressed():
+		return b.body(), nil
+	}
+	plain, err := compress.Unzstd(b.body(), b.PlainSize())
+	if err != nil {
+		return nil, fault("decompress body", HeaderSize+b.metaSize(), ErrCompression)
+	}
+	return plain, nil
 }
 
 func (r *Reader) bodyFault() error {

@@ -35,6 +35,16 @@ func (c *cursor) u8() byte {
 	return v
 }
 
+// bool reads a byte of a control entry that is 0 or 1.
+func (c *cursor) bool() bool {
+	v := c.u8()
+	if v > 1 {
+		c.pos--
+		c.fail(ErrEntry)
+	}
+	return v == 1
+}
+
 // u32 reads a varint that must fit 32 bits.
 func (c *cursor) u32() uint32 {
 	start := c.pos
@@ -134,6 +144,13 @@ func appendVarint(dst []byte, v int64) []byte {
 
 func appendString(dst []byte, s string) []byte {
 	return append(appendUvarint(dst, uint64(len(s))), s...)
+}
+
+func appendBool(dst []byte, v bool) []byte {
+	if v {
+		return append(dst, 1)
+	}
+	return append(dst, 0)
 }
 
 func uvarintSize(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }

@@ -28,6 +28,9 @@ func vectorCases(t *testing.T) []vectorCase {
 	all = append(all, storedCases(t)...)
 	all = append(all, controlCases()...)
 	all = append(all, refusedCases(t)...)
+	all = append(all, refusedAttributeCases(t)...)
+	all = append(all, sliceCases(t)...)
+	all = append(all, refusedSliceCases(t)...)
 	return append(all, refusedControlCases()...)
 }
 
@@ -80,6 +83,13 @@ func producedCases(t *testing.T) []vectorCase {
 				{Key: "a", Value: []byte("1")}, {Key: "a", Value: []byte("2")}, {Key: "", Value: []byte("3")}, {Key: "ключ"},
 			}},
 			batch.Record{Value: bytes.Repeat([]byte{7}, 300), Timestamp: start}),
+		plain("produced_dedup", "the longest dedup id; another header stands behind it", 9, 10, batch.Record{
+			Value: []byte("v"), Timestamp: start, TTL: time.Minute, Headers: []batch.Header{
+				{Key: batch.DedupHeader, Value: bytes.Repeat([]byte("i"), batch.MaxDedupID)}, {Key: "kind", Value: []byte("x")},
+			},
+		}),
+		plain("produced_dedup_later", "dedup-id is a header like any other when it is not the first", 9, 11,
+			batch.Record{Value: []byte("v"), Timestamp: start, Headers: []batch.Header{{Key: "kind"}, {Key: batch.DedupHeader}}}),
 		{
 			name: "produced_zstd", about: "compressed body; keys, tombstone and schedule stay readable", form: "produced",
 			raw: build(t, 9, 9, batch.Zstd, compressible()...), decodeOnly: true,
@@ -143,6 +153,14 @@ func controlCases() []vectorCase {
 		control("control_checkpoint", "a whole checkpoint in one batch", batch.CheckpointPart{Total: 1}, opening,
 			batch.LogStart{}, generations, producer),
 		control("control_checkpoint_first", "first part of a checkpoint of three", batch.CheckpointPart{Total: 3}, opening),
+		control("control_cursor", "a cursor moves, another is removed",
+			batch.Cursor{Name: "meter-7", Offset: 118, Generation: 4, Epoch: 3, Updated: start + 70},
+			batch.Cursor{Name: "gone", Offset: 9, Generation: 1, Epoch: 1, Updated: start, Removed: true}),
+		control("control_dedup", "a checkpoint with dedup ids", batch.CheckpointPart{Total: 1}, batch.Dedup{Stored: []batch.DedupStored{
+			{ID: "a", Offset: 7, AppendTime: start}, {ID: "\x00\xff", Offset: 117, AppendTime: start + 9},
+		}}, batch.Dedup{}),
+		control("control_last", "the last record of a session, and one that was taken back",
+			batch.Last{ID: 5, Grace: 30 * time.Second, Batch: batch.Batch{1, 2, 3}}, batch.Last{ID: 6, Removed: true}),
 		control("control_checkpoint_last", "last part of a checkpoint of three", batch.CheckpointPart{Index: 2, Total: 3}, producer),
 	}
 }
@@ -232,6 +250,12 @@ func refusedControlCases() []vectorCase {
 		control("entry_part_missing", "checkpoint without its part entry", func(b []byte) { b[58] |= 8 }, batch.LogStart{}),
 		control("entry_start", "checkpoint start that is part 1", func(b []byte) { b[58] |= 16 }, batch.CheckpointPart{Index: 1, Total: 2}),
 		control("entry_lossy", "neither lossy nor not", func(b []byte) { b[len(b)-1] = 2 }, batch.Opening{Leader: "a"}),
+		control("entry_removed", "neither removed nor not", func(b []byte) { b[len(b)-1] = 2 }, batch.Cursor{Name: "a"}),
+		control("entry_last_empty", "last record without a batch", nothing, batch.Last{ID: 1}),
+		control("entry_last_removed", "a last record that is removed and has a batch", nothing, batch.Last{ID: 1, Removed: true, Batch: batch.Batch{1}}),
+		control("entry_dedup_count", "more ids than there are bytes", func(b []byte) { b[batch.HeaderSize+2] = 3 }, batch.Dedup{Stored: []batch.DedupStored{{ID: "a"}, {ID: "b"}}}),
+		control("control_scheduled", "control batch with a schedule", func(b []byte) { b[58] |= 128 }, batch.LogStart{}),
+		control("control_dedup_id", "control batch with a dedup id", func(b []byte) { b[59] |= 1 }, batch.LogStart{}),
 		control("entry_trailing", "entry longer than its fields", nothing, trailingEntry{}),
 		control("control_zstd", "compressed control batch", func(b []byte) { b[58] |= 1 }, batch.LogStart{}),
 		control("control_start", "checkpoint start that is no checkpoint", func(b []byte) { b[58] |= 16 }, batch.LogStart{}),

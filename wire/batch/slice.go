@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package batch
+
+// SliceHeaderSize is the size of a slice's fixed header.
+const SliceHeaderSize = 72
+
+// MaxSlice is the largest a slice can be: a whole batch, and the place of each record in it.
+const MaxSlice = MaxBatch + 3*maxDecodeCount
+
+const (
+	sliceMagic   = 0x314c474d // "MGL1"
+	sliceVersion = 1
+	minSliceMeta = 1 + minRecordMeta // the place, then the record's
+
+	// Byte positions.
+	posSliceCRC        = 0
+	posSliceMagic      = 4
+	posSliceSize       = 8
+	posSliceVersion    = 12
+	posSliceReserved   = 13
+	posSliceAttributes = 14
+	posSliceCount      = 16
+	posSliceMetaSize   = 20
+	posSliceSequence   = 24
+	posSliceBase       = 32
+	posSliceNext       = 40
+	posSliceGeneration = 48
+	posSliceAppendTime = 56
+	posSliceFirstTime  = 64
+
+	opSlice      = "check slice"
+	opBuildSlice = "build slice"
+)
+
+// Slice is a view over some records of one stored batch, its source, with their offsets: what goes to a subscriber that
+// may not or need not see the others. The leader makes it, so the checksum is the leader's and not the producer's.
+// Accessors assume that CheckSlice or BuildSlice returned it; on other bytes they may panic.
+type Slice []byte
+
+// Size is that of the whole slice in bytes.
+func (s Slice) Size() int { return int(le.Uint32(s[posSliceSize:])) }
+
+// Count is the number of records in the slice.
+func (s Slice) Count() int { return int(le.Uint32(s[posSliceCount:])) }
+
+// Sequence is that of the source.
+func (s Slice) Sequence() uint64 { return le.Uint64(s[posSliceSequence:]) }
+
+// BaseOffset is that of the source: the slice speaks for the offsets from here to NextOffset, also for those that it
+// does not hold.
+func (s Slice) BaseOffset() uint64 { return le.Uint64(s[posSliceBase:]) }
+
+// NextOffset is that of the source.
+func (s Slice) NextOffset() uint64 { return le.Uint64(s[posSliceNext:]) }
+
+// Generation is that of the source.
+func (s Slice) Generation() uint64 { return le.Uint64(s[posSliceGeneration:]) }
+
+// AppendTime is that of the source, in Unix microseconds: delay and time to live of the records count from it.
+func (s Slice) AppendTime() int64 { return int64(le.Uint64(s[posSliceAppendTime:])) }
+
+// FirstTimestamp is that of the source's first record, which need not be in the slice.
+func (s Slice) FirstTimestamp() int64 { return int64(le.Uint64(s[posSliceFirstTime:])) }
+
+func (s Slice) metaSize() int { return int(le.Uint32(s[posSliceMetaSize:])) }
+
+func (s Slice) meta() []byte { return s[SliceHeaderSize : SliceHeaderSize+s.metaSize()] }
+
+func (s Slice) body() []byte { return s[SliceHeaderSize+s.metaSize() : s.Size()] }
+
+func (s Slice) span() int { return int(s.NextOffset() - s.BaseOffset()) }
+
+// CheckSlice checks checksum and header of the slice that begins at b, and returns exactly its bytes; what follows them
+// is left to the caller. As CheckStored it does not walk the records: whoever reads them meets what is wrong there.
+func CheckSlice(b []byte) (Slice, error) {
+	if len(b) < SliceHeaderSize {
+		return nil, fault(opSlice, len(b), ErrShort)
+	}
+	if le.Uint32(b[posSliceMagic:]) != sliceMagic {
+		return nil, fault(opSlice, posSliceMagic, ErrMagic)
+	}
+	if b[posSliceVersion] != sliceVersion {
+		return nil, fault(opSlice, posSliceVersion, ErrVersion)
+	}
+	switch size := le.Uint32(b[posSliceSize:]); {
+	case size < SliceHeaderSize || size > MaxSlice:
+		return nil, fault(opSlice, posSliceSize, ErrSize)
+	case uint64(size) > uint64(len(b)):
+		return nil, fault(opSlice, len(b), ErrShort)
+	default:
+		b = b[:size:size]
+	}
+	s := Slice(b)
+	if checksum(s[posSliceMagic:]) != le.Uint32(s[posSliceCRC:]) {
+		return nil, fault(opSlice, posSliceCRC, ErrChecksum)
+	}
+	if pos, err := s.checkHeader(); err != nil {
+		return nil, fault(opSlice, pos, err)
+	}
+	return s, nil
+}
+
+func (s Slice) checkHeader() (int, error) {
+	meta, count := uint64(le.Uint32(s[posSliceMetaSize:])), uint64(le.Uint32(s[posSliceCount:]))
+	span := s.NextOffset() - s.BaseOffset()
+	switch {
+	case s[posSliceReserved] != 0 || le.Uint16(s[posSliceAttributes:]) != 0:
+		return posSliceReserved, ErrAttributes
+	case meta > uint64(len(s)-SliceHeaderSize):
+		return posSliceMetaSize, ErrSize
+	case s.NextOffset() < s.BaseOffset() || span > maxDecodeCount:
+		return posSliceNext, ErrSlice
+	case count == 0 || count > span || count*minSliceMeta > meta:
+		return posSliceCount, ErrCount
+	}
+	return 0, nil
+}
+
+// BuildSlice copies the records of b whose indexes stand in keep, rising, into a slice, in fresh memory that the caller
+// owns. A compressed body is unpacked, into at most its declared size; what it holds is not looked at, so a body that
+// is wrong is met by whoever reads it, as in the batch.
+func BuildSlice(b Batch, keep []int) (Slice, error) {
+	if len(keep) == 0 || b.IsControl() {
+		return nil, fault(opBuildSlice, posCount, ErrCount)
+	}
+	var meta, body int
+	err := b.eachKept(keep, func(c kept) {
+		meta += uvarintSize(uint64(c.index)) + len(c.meta)
+		body += c.bodyEnd - c.body
+	})
+	if err != nil {
+		return nil, err
+	}
+	var from []byte
+	if body > 0 {
+		if from, err = b.plainBody(); err != nil {
+			return nil, err
+		}
+	}
+	s := make(Slice, SliceHeaderSize+meta+body)
+	metas, bodies := s[SliceHeaderSize:SliceHeaderSize], s[SliceHeaderSize+meta:SliceHeaderSize+meta]
+	err = b.eachKept(keep, func(c kept) {
+		metas = append(appendUvarint(metas, uint64(c.index)), c.meta...)
+		if c.body < c.bodyEnd {
+			bodies = append(bodies, from[c.body:c.bodyEnd]...)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.seal(b, len(keep), meta)
+	return s, nil
+}
+
+// kept is one record of a batch as it lies there.
+type kept struct {
+	index         int
+	meta          []byte
+	body, bodyEnd int // its part of the plain body
+}
+
+// eachKept calls visit for each record that keep names.
+func (b Batch) eachKept(keep []int, visit func(kept)) error {
+	var (
+		metas Metas
+		m     Meta
+	)
+	metas.reset(b)
+	for _, index := range keep {
+		if index <= metas.index || index >= b.Count() {
+			return fault(opBuildSlice, posCount, ErrSlice)
+		}
+		for metas.index < index {
+			start, body := metas.c.pos, b.PlainSize()-metas.plain
+			if metas.step(&m); metas.c.err != nil {
+				return fault(opBuildSlice, HeaderSize+metas.c.at, metas.c.err)
+			}
+			if metas.index == index {
+				visit(kept{index, metas.c.b[start:metas.c.pos], body, b.PlainSize() - metas.plain})
+			}
+		}
+	}
+	return nil
+}
+
+func (s Slice) seal(b Batch, count, metaSize int) {
+	le.PutUint32(s[posSliceMagic:], sliceMagic)
+	le.PutUint32(s[posSliceSize:], uint32(len(s)))
+	s[posSliceVersion] = sliceVersion
+	le.PutUint32(s[posSliceCount:], uint32(count))
+	le.PutUint32(s[posSliceMetaSize:], uint32(metaSize))
+	le.PutUint64(s[posSliceSequence:], b.Sequence())
+	le.PutUint64(s[posSliceBase:], b.BaseOffset())
+	le.PutUint64(s[posSliceNext:], b.NextOffset())
+	le.PutUint64(s[posSliceGeneration:], b.Generation())
+	le.PutUint64(s[posSliceAppendTime:], uint64(b.AppendTime()))
+	le.PutUint64(s[posSliceFirstTime:], uint64(b.FirstTimestamp()))
+	le.PutUint32(s[posSliceCRC:], checksum(s[posSliceMagic:]))
+}
