@@ -39,6 +39,8 @@ type Config struct {
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 	Grace      time.Duration // for subscribers to take their end at a shutdown; default 1 s
+	OpenLogs   int           // logs on disk that may be open at once; 0 for no limit
+	Sealed     int           // descriptors for reading sealed segments; default 256
 	Reserve    uint64        // bytes of the disk that records may not take; default 8 MiB
 }
 
@@ -86,7 +88,7 @@ func New(cfg Config) (*Broker, error) {
 	b.keys.wall = cfg.Wall
 	b.host = host.New(host.Config{
 		Node: cfg.Node, FS: cfg.FS, Dir: cfg.Dir, ControlPlane: cfg.ControlPlane, Table: table, Wall: cfg.Wall,
-		Logger: cfg.Logger, Registerer: cfg.Registerer, Reserve: cfg.Reserve,
+		Logger: cfg.Logger, Registerer: cfg.Registerer, Reserve: cfg.Reserve, OpenLogs: cfg.OpenLogs, SealedFiles: cfg.Sealed,
 		OnSnapshot: b.keys.follow, OnReady: func() { close(b.ready) },
 	})
 	b.ingress = ingress.New(ingress.Config{

@@ -4,7 +4,7 @@ go 1.26.0
 
 require margay.dev/wire v0.0.0
 
-require margay.dev/router v0.0.0 // indirect
+require margay.dev/router v0.0.0
 
 require margay.dev/storage v0.0.0
 
@@ -12,7 +12,9 @@ require margay.dev/broker v0.0.0
 
 require (
 	github.com/prometheus/client_golang v1.25.0
+	go.etcd.io/bbolt v1.5.0
 	go.uber.org/goleak v1.3.0
+	golang.org/x/net v0.62.0
 	golang.org/x/sync v0.25.0
 	golang.org/x/sys v0.50.0
 	margay.dev/client v0.0.0-00010101000000-000000000000
@@ -31,10 +33,8 @@ require (
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/quic-go/quic-go v0.65.0 // indirect
-	go.etcd.io/bbolt v1.5.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.6 // indirect
-	golang.org/x/crypto v0.57.0 // indirect
-	golang.org/x/net v0.59.0 // indirect
+	golang.org/x/crypto v0.58.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 

@@ -36,6 +36,7 @@ const (
 	NoSuchShard        // the log has fewer shards
 	Opening            // this broker leads it and has not finished opening it
 	NoLeader           // nobody leads it now
+	Exhausted          // this broker leads it and has no descriptor left for its log
 	Quarantined        // its data cannot be served: an operator must decide. Route.Fault says why
 )
 
@@ -45,7 +46,7 @@ type Route struct {
 	Reason     Reason
 	Generation uint64
 	Address    string // of the leader, when known
-	Fault      string // why the shard is quarantined
+	Fault      string // why the shard is quarantined or has no room
 	Shard      any    // what Set gave for an opened shard: the broker's handle
 }
 
@@ -56,6 +57,7 @@ type Shard struct {
 	Generation uint64
 	Handle     any    // not nil when this broker leads it and has finished opening it
 	Fault      string // why its data cannot be served; empty when it can
+	NoRoom     string // why its log is not opened although it is sound
 }
 
 // Log is one log of a snapshot.
@@ -115,6 +117,8 @@ func (m *Map) Resolve(id LogID, shard uint32) Route {
 	switch {
 	case s.Fault != "":
 		return Route{Reason: Quarantined, Generation: s.Generation, Fault: s.Fault}
+	case s.NoRoom != "":
+		return Route{Reason: Exhausted, Generation: s.Generation, Fault: s.NoRoom}
 	case s.Leader == "":
 		return Route{Reason: NoLeader, Generation: s.Generation}
 	case s.Leader != m.node:

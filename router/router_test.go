@@ -15,6 +15,7 @@ func sample() *router.Map {
 		{Leader: "n2", Address: "a2", Generation: 4},
 		{Generation: 5},
 		{Leader: "n1", Generation: 3, Handle: "mine", Fault: "a flipped bit"},
+		{Leader: "n1", Generation: 3, NoRoom: "no descriptors"},
 	}}
 	return router.New(7, "n1", []*router.Log{l})
 }
@@ -33,7 +34,8 @@ func TestResolve(t *testing.T) {
 		{router.LogID{1}, 2, router.Forward, router.NoReason, "a2"},
 		{router.LogID{1}, 3, router.Refused, router.NoLeader, ""},
 		{router.LogID{1}, 4, router.Refused, router.Quarantined, ""},
-		{router.LogID{1}, 5, router.Refused, router.NoSuchShard, ""},
+		{router.LogID{1}, 5, router.Refused, router.Exhausted, ""},
+		{router.LogID{1}, 6, router.Refused, router.NoSuchShard, ""},
 		{router.LogID{1}, 1 << 31, router.Refused, router.NoSuchShard, ""},
 		{router.LogID{2}, 0, router.Refused, router.UnknownLog, ""},
 	} {

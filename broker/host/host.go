@@ -50,6 +50,8 @@ type Config struct {
 	Registerer   prometheus.Registerer
 	Reserve      uint64 // bytes of the disk kept for what is not records; default 8 MiB
 	FlushSlots   int    // flushes under way at once; default 16
+	OpenLogs     int    // logs on disk that may be open at once; 0 for no limit
+	SealedFiles  int    // descriptors for reading sealed segments, over all shards; default 256
 	OnSnapshot   func(control.Snapshot)
 	OnReady      func() // once every shard that can be opened is open
 }
@@ -61,6 +63,7 @@ type Host struct {
 	metrics   *metrics
 	committer *commit.Committer
 	files     *storage.Files
+	budget    budget
 	space     *space
 
 	failed chan *Shard
@@ -81,6 +84,7 @@ type Host struct {
 }
 
 type retryOpen struct {
+	noRoom  string // why, when it is descriptors that are missing
 	at      time.Time
 	backoff time.Duration
 	cut     *uint64
@@ -99,9 +103,10 @@ const (
 	defaultReserve    = 8 << 20
 	defaultFlushSlots = 16
 	openParallel      = 4
-	sealedFiles       = 256 // descriptors for reading sealed segments, over all shards
-	firstBackoff      = 500 * time.Millisecond
-	maxBackoff        = 30 * time.Second
+
+	defaultSealedFiles = 256
+	firstBackoff       = 500 * time.Millisecond
+	maxBackoff         = 30 * time.Second
 )
 
 // New makes a host. Run drives it.
@@ -115,11 +120,14 @@ func New(cfg Config) *Host {
 	if cfg.Reserve == 0 {
 		cfg.Reserve = defaultReserve
 	}
+	if cfg.SealedFiles <= 0 {
+		cfg.SealedFiles = defaultSealedFiles
+	}
 	if cfg.FlushSlots <= 0 {
 		cfg.FlushSlots = defaultFlushSlots
 	}
 	return &Host{
-		cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), committer: commit.New(cfg.FlushSlots), files: storage.NewFiles(sealedFiles),
+		cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), committer: commit.New(cfg.FlushSlots), files: storage.NewFiles(cfg.SealedFiles), budget: budget{limit: int64(cfg.OpenLogs)},
 		space:  &space{fs: cfg.FS, dir: cfg.Dir.Path(), reserve: cfg.Reserve},
 		failed: make(chan *Shard), moved: make(chan struct{}), shards: map[Ref]*Shard{}, configs: map[Ref]*control.Log{}, damaged: map[Ref]error{}, retry: map[Ref]retryOpen{},
 	}
@@ -379,6 +387,11 @@ func (h *Host) opened(ref Ref, l *control.Log, s *Shard, err error) {
 	default:
 		h.log.Error("open shard", "log", l.FullName(), "shard", ref.Shard, "error", err)
 		h.later(ref, nil)
+		if errors.Is(err, errNoRoom) {
+			r := h.retry[ref]
+			r.noRoom = err.Error()
+			h.retry[ref] = r
+		}
 	}
 }
 
@@ -475,6 +488,7 @@ func (h *Host) swap() {
 		if err := h.damaged[ref]; err != nil {
 			sh.Fault = err.Error()
 		}
+		sh.NoRoom = h.retry[ref].noRoom
 		if s := h.shards[ref]; s != nil {
 			sh.Handle, sh.Generation = s, s.cfg.Generation
 		}

@@ -32,10 +32,15 @@ func (h *Host) openShard(ref Ref, l *control.Log, generation uint64, cut *uint64
 	}
 	s.core = shard.New(s.cfg)
 	if !s.cfg.Memory {
+		if err := h.budget.take(); err != nil {
+			return nil, err
+		}
 		d, report, err := storage.Open(s.opts, s.core.Replay)
 		switch {
 		case errors.Is(err, storage.ErrNotExist): // made at the first append
+			h.budget.give()
 		case err != nil:
+			h.budget.give()
 			return nil, err
 		default:
 			s.log.Store(&logBox{d})

@@ -247,8 +247,12 @@ func (s *Shard) create() (*logBox, error) {
 	if s.cfg.Memory {
 		l = storage.NewMemory(s.opts)
 	} else {
+		if err := s.host.budget.take(); err != nil {
+			return nil, err
+		}
 		d, err := storage.Create(s.opts)
 		if err != nil {
+			s.host.budget.give()
 			return nil, err
 		}
 		l = d
@@ -262,6 +266,8 @@ func (s *Shard) writeFailed(now int64, err error) {
 	switch {
 	case errors.Is(err, storage.ErrPoisoned):
 		s.lose(now, err)
+	case errors.Is(err, errNoRoom):
+		s.core.Step(now, shard.WriteFailed{Err: code.New(code.TooMany, "%w", err).Retry(time.Second)}, &s.eff)
 	case errors.Is(err, storage.ErrFull) && s.cfg.Memory: // retention makes room at the next step
 		s.nextTick = time.Time{}
 		s.core.Step(now, shard.WriteFailed{Err: code.New(code.StorageFull, "the log in memory is full").Retry(spaceInterval)}, &s.eff)
@@ -389,6 +395,9 @@ func (s *Shard) finish(why *code.Error) {
 	if l := s.log.Load(); l != nil {
 		if err := l.Close(); err != nil && s.failure == nil {
 			s.host.log.Error("close log", "log", s.Ref.Log, "shard", s.Ref.Shard, "error", err)
+		}
+		if !s.cfg.Memory {
+			s.host.budget.give()
 		}
 	}
 }

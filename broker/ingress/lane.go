@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"margay.dev/broker/host"
 	"margay.dev/router"
@@ -243,6 +244,8 @@ func led(m *router.Map, id batch.LogID, n uint32) (*host.Shard, *code.Error) {
 		return nil, code.New(code.NotFound, "there is no such log")
 	case router.NoSuchShard:
 		return nil, code.New(code.NotFound, "the log has no shard %d", n)
+	case router.Exhausted:
+		return nil, code.New(code.TooMany, "shard %d is not open: %s", n, r.Fault).Retry(time.Second)
 	case router.Quarantined:
 		return nil, code.New(code.Quarantined, "shard %d stays closed: %s", n, r.Fault)
 	case router.Opening:

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
 
 	"margay.dev/broker"
@@ -137,6 +138,11 @@ func (n *node) openParts(ctx context.Context, id storage.Identity) error {
 	if err := n.makeContext(ctx); err != nil {
 		return err
 	}
+	d := divide(descriptorLimit())
+	if d.limit > 0 && d.limit < 1024 {
+		n.cfg.Logger.Warn("few descriptors: shards beyond the bound are refused; raise the limit on open files", "limit", d.limit, "logs", d.logs)
+	}
+	n.tcp = netutil.LimitListener(n.tcp, d.http)
 	sc := n.cfg.Session
 	sc.Logger = n.cfg.Logger
 	stats := &session.Stats{}
@@ -151,6 +157,7 @@ func (n *node) openParts(ctx context.Context, id storage.Identity) error {
 	n.broker, err = broker.New(broker.Config{
 		Node: id.Node, Cluster: id.Cluster, FS: n.cfg.FS, Dir: n.dir, Listener: n.listener, ControlPlane: n.control,
 		Wall: n.cfg.Wall, Logger: n.cfg.Logger, Registerer: n.registry, Grace: n.cfg.Grace,
+		OpenLogs: d.logs, Sealed: d.sealed,
 	})
 	return err
 }

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !unix
+
+package node
+
+func descriptorLimit() int { return 0 }
