@@ -18,6 +18,7 @@ import (
 const (
 	corrHello uint64 = 1 + iota
 	corrAuth
+	corrPing
 	corrReauth // and everything above
 )
 
@@ -163,6 +164,7 @@ func (c *Conn) serve(ctx context.Context) {
 		}
 	})
 	wg.Go(func() { c.keepFresh(ctx) })
+	wg.Go(func() { c.ping(ctx) })
 	<-ctx.Done()
 	_ = c.Close(code.Closed, "the client is done")
 	wg.Wait()
