@@ -104,7 +104,7 @@ func TestANodeDiesWithItsTest(t *testing.T) {
 	if err := helper.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer helper.Wait() //nolint:errcheck // it is killed
+	defer helper.Wait() // it is killed
 	defer helper.Process.Kill()
 	pid := 0
 	var said bytes.Buffer
