@@ -9,7 +9,6 @@ import (
 	"margay.dev/storage"
 	"margay.dev/storage/segment"
 	"margay.dev/storage/storagetest"
-	"margay.dev/storage/vfs"
 	"margay.dev/wire/batch"
 )
 
@@ -44,7 +43,10 @@ func TestBoundaries(t *testing.T) {
 }
 
 func boundaryCase(t *testing.T, boundary, delta int, joined bool) {
-	o := options(vfs.OS(), t.TempDir())
+	o := onMem(t)
+	if delta == 0 && joined {
+		o = onOS(t)
+	}
 	o.SegmentBytes = 64 << 10
 	l := create(t, o)
 	w, m := storagetest.NewWriter(), &storagetest.Model{Whole: true}
@@ -65,7 +67,7 @@ func boundaryCase(t *testing.T, boundary, delta int, joined bool) {
 		start := w.Checkpoint(1, 10)
 		used := segment.HeaderSize + len(start[0])
 		batches := start
-		const step = 1000
+		step := max(1000, boundary/64)
 		for boundary+delta-used >= 2*step {
 			b := recordOf(t, w, step)
 			batches, used = append(batches, b), used+step
@@ -75,7 +77,7 @@ func boundaryCase(t *testing.T, boundary, delta int, joined bool) {
 		add(recordOf(t, w, boundary+delta), w.Record(0)) // has the size of the boundary
 	}
 	add(w.Checkpoint(1, 10)...)
-	add(w.Record(7<<20), w.Record(3)) // larger than a segment
+	add(w.Record(boundary*7), w.Record(3)) // up to 7 MiB: larger than a segment
 	for pass := range 2 {
 		if err := m.Compare(l); err != nil {
 			t.Fatalf("pass %d: %v", pass, err)

@@ -19,7 +19,7 @@ import (
 
 var (
 	powerSeed  = flag.Uint64("power.seed", 0, "replay the power cuts of this seed only")
-	powerSeeds = flag.Uint64("power.seeds", 12, "how many seeds to cut the power for")
+	powerSeeds = flag.Uint64("power.seeds", 0, "how many seeds to cut the power for; 0 for 4 in short runs and 40 in long ones")
 )
 
 // TestPowerCut cuts the power before every change of the disk while random operations run, several times with other luck,
@@ -27,6 +27,13 @@ var (
 // point, a cut or removal that returned has happened, what opening counted stays, and the log goes on.
 func TestPowerCut(t *testing.T) {
 	first, last := uint64(1), *powerSeeds
+	switch {
+	case last > 0:
+	case testing.Short():
+		last = 4
+	default:
+		last = 40
+	}
 	if *powerSeed != 0 {
 		first, last = *powerSeed, *powerSeed
 	}
@@ -45,9 +52,12 @@ func TestPowerCut(t *testing.T) {
 // left, and again.
 func TestPowerCutWhileRecovering(t *testing.T) {
 	c := newCutter(t, 7)
-	remains := 0
+	remains, every := 0, 40
+	if testing.Short() {
+		every = 200
+	}
 	c.examine = func(left *memfs.FS) {
-		if remains++; remains%40 == 0 {
+		if remains++; remains%every == 0 {
 			c.openUnderCuts(left, 2)
 		}
 	}
