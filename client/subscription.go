@@ -215,6 +215,20 @@ func (s *Subscription) Position() string {
 	return p.String()
 }
 
+// PendingGaps are the gaps, by shard, that no record has carried yet because none came behind them: what a reader that has
+// come to its end must still be told.
+func (s *Subscription) PendingGaps() map[uint32]Gap {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	gaps := map[uint32]Gap{}
+	for _, sh := range s.shards {
+		if sh.gap != nil {
+			gaps[sh.id] = *sh.gap
+		}
+	}
+	return gaps
+}
+
 // Lag is how many committed records the reader has not been given yet, as far as the subscription has heard.
 func (s *Subscription) Lag() uint64 {
 	s.turn.Lock()

@@ -8,9 +8,10 @@ import (
 	"margay.dev/wire/batch"
 )
 
-// Deliver carries one stored batch, whole, to a subscriber. The client checks it (batch.CheckStored)
-// and passes over the records below its position. Its correlation id is 0 and it names no
-// subscription, so that one encoded frame serves every subscriber of the shard.
+// Deliver carries stored batches, whole and back to back, to a subscriber: one when it is live, as many as lie
+// together when it is read from the log. The client checks each (batch.CheckStored) and passes over the records
+// below its position. Its correlation id is 0 and it names no subscription, so that one encoded frame serves every
+// subscriber of the shard.
 type Deliver struct {
 	Shard uint32
 	// Mark is the offset after the last committed record: what the client measures its lag against.

@@ -52,7 +52,7 @@ func (c *Core) CheckResume(offset, gen uint64) *code.Error {
 	if gen != 0 && gen < c.cfg.Generation {
 		if cut := c.cutOf(gen); offset > cut {
 			return code.New(code.Cut, "offset %d of generation %d was lost: that generation was cut at %d", offset, gen, cut).
-				With(code.DetailResumeAt, cut)
+				With(code.DetailResumeAt, cut).At("", c.cfg.Generation)
 		}
 	}
 	if offset < c.start.Offset || offset > c.nextOffset {

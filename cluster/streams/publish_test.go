@@ -130,7 +130,7 @@ func TestOneOrder(t *testing.T) {
 	n := margaytest.Start(t)
 	create(t, n, control.StreamSpec{Name: "s", SegmentBytes: new(int64(1 << 20))})
 	const publishers, each = 16, 60
-	sub := subscribe(t, n.Connect(), "s")
+	sub := subscribe(t, n.Connect(), "s", client.Overflow(client.PolicyCatchUp)) // the burst is larger than a live queue
 	var wg sync.WaitGroup
 	acked := make([]map[uint64][]byte, publishers)
 	for i := range publishers {

@@ -22,7 +22,7 @@ func TestPublishReplayTail(t *testing.T) {
 	n := margaytest.Start(t)
 	create(t, n, control.StreamSpec{Name: "orders", Shards: new(4)})
 	c := n.Connect()
-	live := subscribe(t, c, "orders")
+	live := subscribe(t, c, "orders", client.Overflow(client.PolicyCatchUp))
 	fill(t, c, "orders", 0, 500)
 	contiguous(t, take(t, live, 500))
 	n.Restart()
@@ -347,7 +347,7 @@ func TestAbandonedReceives(t *testing.T) {
 	n := margaytest.Start(t)
 	create(t, n, control.StreamSpec{Name: "s"})
 	c := n.Connect()
-	s := subscribe(t, c, "s")
+	s := subscribe(t, c, "s", client.Overflow(client.PolicyCatchUp))
 	const total = 2000
 	var wg sync.WaitGroup
 	wg.Go(func() { fill(t, c, "s", 0, total) })

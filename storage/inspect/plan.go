@@ -29,7 +29,7 @@ func (l Loss) String() string {
 	if l.AtMost {
 		most = "at most "
 	}
-	return fmt.Sprintf("%soffsets %d to %d, sequences %d to %d (both ends exclusive): %s",
+	return fmt.Sprintf("%soffsets %d to %d, sequences %d to %d (each end exclusive): %s",
 		most, l.FromOffset, l.ToOffset, l.FromSequence, l.ToSequence, l.Reason)
 }
 

@@ -93,6 +93,10 @@ func (a *app) eachShard(dir string, do func(dir string) error) error {
 	if err != nil {
 		return exit.Misuse("%w", err)
 	}
+	// A link would hide the data directory above the shard, and with it the lock of a node that runs.
+	if real, err := filepath.EvalSymlinks(abs); err == nil {
+		abs = real
+	}
 	dirs, err := inspect.Find(vfs.OS(), abs)
 	if errors.Is(err, storage.ErrNotExist) {
 		return &exit.Error{Err: err, Code: exit.NotThere, Do: "name a node's data directory, or one of a shard below it"}

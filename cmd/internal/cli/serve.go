@@ -21,6 +21,7 @@ import (
 	"margay.dev/cmd/internal/contexts"
 	"margay.dev/cmd/internal/exit"
 	"margay.dev/cmd/internal/output"
+	"margay.dev/controlplane/catalog"
 	"margay.dev/storage"
 	"margay.dev/storage/vfs"
 	"margay.dev/wire/control"
@@ -170,9 +171,13 @@ func startFailure(err error, data string) error {
 		return refuse("stop what listens there, or choose other ports with --listen and --http")
 	case errors.Is(err, vfs.ErrLocked):
 		return refuse("stop the process that serves " + data + ", or choose another directory with --data")
-	case errors.Is(err, storage.ErrForeign):
+	case errors.Is(err, storage.ErrIncomplete):
+		return refuse("put identity.json back from a copy, or choose another directory with --data")
+	case errors.Is(err, catalog.ErrLocked):
+		return refuse("stop the process that has the catalog open, or choose another directory with --data")
+	case errors.Is(err, storage.ErrForeign), errors.Is(err, catalog.ErrForeign):
 		return refuse("serve it as the node it belongs to, or choose another directory with --data")
-	case errors.Is(err, storage.ErrNewerFormat):
+	case errors.Is(err, storage.ErrNewerFormat), errors.Is(err, catalog.ErrNewer):
 		return refuse("run the release that wrote it, or a newer one")
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return refuse("give this user the right to write there, or choose another directory with --data")

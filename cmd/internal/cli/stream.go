@@ -195,6 +195,8 @@ func summary(s control.Stream) string {
 	shards := count(s.Shards, "shard")
 	kept := "kept for good"
 	switch {
+	case s.Storage == control.StorageMemory && s.MaxAge == 0 && s.MaxBytes == 0:
+		kept = "the newest 48 MiB a shard, until the node stops"
 	case s.MaxAge > 0 && s.MaxBytes > 0:
 		kept = "kept for " + limit(s.MaxAge) + " or up to " + limitBytes(s.MaxBytes) + " a shard"
 	case s.MaxAge > 0:

@@ -168,6 +168,20 @@ func (a *app) printRecords(ctx context.Context, sub *client.Subscription, name s
 			return nil
 		}
 	}
+	for shard, g := range sub.PendingGaps() {
+		if err := a.tellGap(shard, g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tellGap says on standard error what will not come, behind the records that precede it.
+func (a *app) tellGap(shard uint32, g client.Gap) error {
+	if err := a.Flush(); err != nil {
+		return err
+	}
+	a.Warn("gap: shard %d: offsets %d to %d will not come (%s)", shard, g.From, g.To-1, g.Reason)
 	return nil
 }
 
@@ -250,7 +264,9 @@ func viewRecord(rec *client.Record) recordView {
 
 func (a *app) printRecord(rec *client.Record) error {
 	if g := rec.Gap; g != nil {
-		a.Warn("gap: shard %d: offsets %d to %d will not come (%s)", rec.Shard, g.From, g.To-1, g.Reason)
+		if err := a.tellGap(rec.Shard, *g); err != nil {
+			return err
+		}
 	}
 	switch a.Format() {
 	case output.JSON:
