@@ -312,6 +312,48 @@ func TestRetryOverConnectionsAndRestarts(t *testing.T) {
 	stored(3, 2, 2, false)
 }
 
+// R4: the records of one PublishBatch call for a shard are one batch: stored whole or not at all.
+func TestPublishBatchIsOneBatch(t *testing.T) {
+	n := margaytest.Start(t)
+	create(t, n, control.StreamSpec{Name: "s"})
+	recs := make([]client.Record, 1000)
+	for i := range recs {
+		recs[i].Value = make([]byte, 2000) // beyond what a batch grows to by itself
+	}
+	if _, err := n.Connect().Publisher("s").PublishBatch(within(t), recs...); err != nil {
+		t.Fatal(err)
+	}
+	r := dial(t, n).authenticate(n)
+	l := r.lane()
+	var info wire.LogInfo
+	r.want(l, &wire.Lookup{Name: "default/default/s"}, &info)
+	r.want(l, &wire.Subscribe{Log: info.Log, Shards: []wire.Start{{Kind: wire.StartEarliest}}, UntilMark: true}, &wire.Subscribed{})
+	var counts []int
+	for {
+		h, err := l.ReadHeader()
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := make([]byte, h.Size)
+		if err := l.ReadBody(body); err != nil {
+			t.Fatal(err)
+		}
+		if h.Type == wire.TypeEnd {
+			break
+		}
+		var d wire.Deliver
+		if err := d.Parse(body); err != nil {
+			t.Fatal(err)
+		}
+		for rest := d.Batch; len(rest) > 0; rest = rest[rest.Size():] {
+			counts = append(counts, rest.Count())
+		}
+	}
+	if len(counts) != 1 || counts[0] != 1000 {
+		t.Errorf("1000 records are stored as batches of %v", counts)
+	}
+}
+
 // WR-01: lanes that are used once each, finished, given up or refused do not pile up.
 func TestManyLanes(t *testing.T) {
 	n := margaytest.Start(t)
