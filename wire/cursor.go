@@ -144,6 +144,15 @@ func (c *cursor) logID() (id batch.LogID) {
 	return id
 }
 
+// id reads a random id, which is never 0: 0 stands for none.
+func (c *cursor) id() uint64 {
+	v := c.u64()
+	if v == 0 {
+		c.fail(ErrValue)
+	}
+	return v
+}
+
 // count reads a u32 number of entries of at least size bytes each, and refuses one that the rest of
 // the body cannot hold, before anything is allocated for it.
 func (c *cursor) count(size int) int {

@@ -67,7 +67,7 @@ func (f *Error) Append(dst []byte) []byte {
 	dst = appendString(dst, f.Address)
 	dst = appendString(dst, f.Message)
 	dst = append(dst, byte(f.Details.Len()))
-	for k := code.DetailEarliest; k <= code.DetailShard; k++ {
+	for k := code.DetailEarliest; k <= code.LastDetail; k++ {
 		if v, ok := f.Details.Get(k); ok {
 			dst = binary.LittleEndian.AppendUint64(append(dst, byte(k)), v)
 		}

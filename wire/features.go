@@ -10,10 +10,23 @@ type Features uint64
 const (
 	// FeatureStreams: Lookup, Offsets, Publish and Subscribe.
 	FeatureStreams Features = 1 << 0
+	// FeatureFilters: filters of a Subscribe, and DeliverSlice.
+	FeatureFilters Features = 1 << 1
+	// FeatureCursors: durable subscriptions with Commit, CursorList and CursorDelete.
+	FeatureCursors Features = 1 << 2
+	// FeatureConditions: conditions of a Publish.
+	FeatureConditions Features = 1 << 3
+	// FeatureDedup: batches with a dedup id, and ProducerState.
+	FeatureDedup Features = 1 << 4
+	// FeaturePresence: SetLast and ClearLast.
+	FeaturePresence Features = 1 << 5
+	// FeatureTrim: Trim.
+	FeatureTrim Features = 1 << 6
 )
 
 // AllFeatures is what this build knows.
-const AllFeatures = FeatureStreams
+const AllFeatures = FeatureStreams | FeatureFilters | FeatureCursors | FeatureConditions | FeatureDedup |
+	FeaturePresence | FeatureTrim
 
 // Has reports whether every feature of want is in the set.
 func (f Features) Has(want Features) bool { return f&want == want }

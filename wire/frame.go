@@ -32,27 +32,40 @@ type Type uint8
 
 // The frame types. Numbers 0 and 255 are never given out.
 const (
-	TypeHello       Type = 1
-	TypeHelloOk     Type = 2
-	TypeAuth        Type = 3
-	TypeAuthOk      Type = 4
-	TypeError       Type = 5
-	TypePing        Type = 6
-	TypePong        Type = 7
-	TypeGoodbye     Type = 8
-	TypeLookup      Type = 10
-	TypeLogInfo     Type = 11
-	TypeOffsets     Type = 12
-	TypeOffsetsOk   Type = 13
-	TypePublish     Type = 20
-	TypePublished   Type = 21
-	TypeSubscribe   Type = 30
-	TypeSubscribed  Type = 31
-	TypeDeliver     Type = 32
-	TypeGap         Type = 33
-	TypeProgress    Type = 34
-	TypeEnd         Type = 35
-	TypeUnsubscribe Type = 36
+	TypeHello         Type = 1
+	TypeHelloOk       Type = 2
+	TypeAuth          Type = 3
+	TypeAuthOk        Type = 4
+	TypeError         Type = 5
+	TypePing          Type = 6
+	TypePong          Type = 7
+	TypeGoodbye       Type = 8
+	TypeLookup        Type = 10
+	TypeLogInfo       Type = 11
+	TypeOffsets       Type = 12
+	TypeOffsetsOk     Type = 13
+	TypePublish       Type = 20
+	TypePublished     Type = 21
+	TypeSubscribe     Type = 30
+	TypeSubscribed    Type = 31
+	TypeDeliver       Type = 32
+	TypeGap           Type = 33
+	TypeProgress      Type = 34
+	TypeEnd           Type = 35
+	TypeUnsubscribe   Type = 36
+	TypeDeliverSlice  Type = 37
+	TypeCommit        Type = 38
+	TypeCommitted     Type = 39
+	TypeCursorList    Type = 40
+	TypeCursors       Type = 41
+	TypeCursorDelete  Type = 42
+	TypeDone          Type = 43
+	TypeProducerState Type = 44
+	TypeProducerLast  Type = 45
+	TypeSetLast       Type = 46
+	TypeClearLast     Type = 47
+	TypeTrim          Type = 48
+	TypeTrimmed       Type = 49
 )
 
 // typeNames names the types this build knows, and so is the list of them.
@@ -62,7 +75,11 @@ var typeNames = [...]string{
 	TypeLookup: "lookup", TypeLogInfo: "log_info", TypeOffsets: "offsets", TypeOffsetsOk: "offsets_ok",
 	TypePublish: "publish", TypePublished: "published",
 	TypeSubscribe: "subscribe", TypeSubscribed: "subscribed", TypeDeliver: "deliver", TypeGap: "gap",
-	TypeProgress: "progress", TypeEnd: "end", TypeUnsubscribe: "unsubscribe",
+	TypeProgress: "progress", TypeEnd: "end", TypeUnsubscribe: "unsubscribe", TypeDeliverSlice: "deliver_slice",
+	TypeCommit: "commit", TypeCommitted: "committed", TypeCursorList: "cursor_list", TypeCursors: "cursors",
+	TypeCursorDelete: "cursor_delete", TypeDone: "done", TypeProducerState: "producer_state",
+	TypeProducerLast: "producer_last", TypeSetLast: "set_last", TypeClearLast: "clear_last",
+	TypeTrim: "trim", TypeTrimmed: "trimmed",
 }
 
 // Known reports whether this build knows the type.
@@ -78,7 +95,7 @@ func (t Type) String() string {
 
 // Frame is the body of a frame. Append and Size agree; Parse consumes the body exactly, checks every
 // length before it allocates, and aliases the body where its field is a byte slice. A frame that is
-// parsed into again reuses its slices.
+// parsed into again reuses its slices. Parse reads a body without flags; see Flagged for the others.
 type Frame interface {
 	Type() Type
 	Size() int
@@ -99,13 +116,13 @@ type Header struct {
 
 // Supported says whether this build can read the frame's body: nil, or an error with code Unsupported
 // for a type or flag it does not know. Such a frame is skipped by its size and answered with that
-// error under its own correlation id; the lane and the connection live on. No type defines a flag yet.
+// error under its own correlation id; the lane and the connection live on.
 func (h Header) Supported() error {
 	if !h.Type.Known() {
 		return code.New(code.Unsupported, "frame %s: unknown type", h.Type)
 	}
-	if h.Flags != 0 {
-		return code.New(code.Unsupported, "frame %s: unknown flags %#02x", h.Type, h.Flags)
+	if unknown := h.Flags &^ h.Type.flags(); unknown != 0 {
+		return code.New(code.Unsupported, "frame %s: unknown flags %#02x", h.Type, unknown)
 	}
 	return nil
 }
@@ -140,6 +157,9 @@ func AppendHeader(dst []byte, h Header) []byte {
 // AppendFrame appends a whole frame. It allocates nothing when dst has room and f is a pointer the
 // caller keeps and reuses.
 func AppendFrame(dst []byte, corr uint64, f Frame) []byte {
-	dst = AppendHeader(dst, Header{Type: f.Type(), Size: uint32(f.Size()), Corr: corr})
-	return f.Append(dst)
+	h := Header{Type: f.Type(), Size: uint32(f.Size()), Corr: corr}
+	if x, ok := f.(Flagged); ok {
+		h.Flags = x.Flags()
+	}
+	return f.Append(AppendHeader(dst, h))
 }

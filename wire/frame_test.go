@@ -17,27 +17,97 @@ func TestRoundTrip(t *testing.T) {
 		if len(body) != s.frame.Size() {
 			t.Errorf("%s: Size says %d, Append wrote %d", s.name, s.frame.Size(), len(body))
 		}
-		got := newFrame(s.frame.Type())
-		if err := got.Parse(body); err != nil {
+		got, h := newFrame(s.frame.Type()), headerOf(t, s)
+		if err := ParseFrame(h, got, body); err != nil {
 			t.Errorf("%s: %v", s.name, err)
 		} else if !bytes.Equal(got.Append(nil), body) {
 			t.Errorf("%s: parsed %+v, encoded %+v", s.name, got, s.frame)
 		}
 		// Parsing into a used frame leaves nothing of its former meaning.
-		if err := s.frame.Parse(body); err != nil || !reflect.DeepEqual(s.frame.Append(nil), body) {
+		if err := ParseFrame(h, s.frame, body); err != nil || !reflect.DeepEqual(s.frame.Append(nil), body) {
 			t.Errorf("%s: parsed again %+v, %v", s.name, s.frame, err)
 		}
 		for cut := range body {
-			if err := got.Parse(body[:cut]); err == nil && !tailIsFree(s.frame.Type(), cut) {
+			if err := ParseFrame(h, got, body[:cut]); err == nil && cut <= len(body)-restOf(s.frame) {
 				t.Errorf("%s: accepted with %d of %d bytes", s.name, cut, len(body))
 			}
 		}
 	}
 }
 
-// tailIsFree: the batch at the end of these frames may have any length but zero.
-func tailIsFree(t Type, cut int) bool {
-	return t == TypePublish && cut > PublishHead || t == TypeDeliver && cut > DeliverHead
+// restOf is what stands at the end of some frames and may have any length but zero.
+func restOf(f Frame) int {
+	switch f := f.(type) {
+	case *Publish:
+		return len(f.Batch)
+	case *Deliver:
+		return len(f.Batch)
+	case *DeliverSlice:
+		return len(f.Slices)
+	case *SetLast:
+		return len(f.Batch)
+	}
+	return 0
+}
+
+// headerOf reads the header that AppendFrame writes.
+func headerOf(t testing.TB, s sample) Header {
+	t.Helper()
+	h, err := ParseHeader([HeaderSize]byte(AppendFrame(nil, s.corr, s.frame)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// TestFlagsFollowTheFields: a frame that was used with flags and is read again without them forgets what they brought.
+func TestFlagsFollowTheFields(t *testing.T) {
+	used := map[Type]Frame{}
+	for _, s := range samples() {
+		f, ok := s.frame.(Flagged)
+		if !ok {
+			continue
+		}
+		used[f.Type()] = newFrame(f.Type())
+		if f.Flags() != 0 {
+			if err := f.Parse(f.Append(nil)); err == nil && f.Type() != TypePublish {
+				t.Errorf("%s: a body with flags is read without them", s.name)
+			}
+		}
+	}
+	for range 2 {
+		for _, s := range samples() {
+			f, ok := used[s.frame.Type()]
+			if !ok {
+				continue
+			}
+			want := AppendFrame(nil, s.corr, s.frame)
+			if err := ParseFrame(headerOf(t, s), f, want[HeaderSize:]); err != nil || !bytes.Equal(AppendFrame(nil, s.corr, f), want) {
+				t.Errorf("%s: %+v, %v", s.name, f, err)
+			}
+		}
+	}
+}
+
+func TestAppendHeadIsTheFrameUpToTheBatch(t *testing.T) {
+	for _, s := range samples() {
+		var head []byte
+		switch f := s.frame.(type) {
+		case *Publish:
+			if head = f.AppendHead(nil, s.corr); len(head) != HeaderSize+f.Head() {
+				t.Errorf("%s: head of %d bytes, said %d", s.name, len(head)-HeaderSize, f.Head())
+			}
+		case *Deliver:
+			head = f.AppendHead(nil)
+		case *DeliverSlice:
+			head = f.AppendHead(nil)
+		default:
+			continue
+		}
+		if whole := AppendFrame(nil, s.corr, s.frame); !bytes.Equal(head, whole[:len(whole)-restOf(s.frame)]) {
+			t.Errorf("%s: head %x of frame %x", s.name, head, whole)
+		}
+	}
 }
 
 func TestHeader(t *testing.T) {
@@ -65,9 +135,18 @@ func TestSupported(t *testing.T) {
 		if Type(typ).Known() != (err == nil) || err != nil && !errors.Is(err, code.Unsupported) {
 			t.Errorf("type %d: %v", typ, err)
 		}
-		h.Flags = 0x80
-		if err := h.Supported(); !errors.Is(err, code.Unsupported) {
-			t.Errorf("type %d with a flag: %v", typ, err)
+		for bit := range 8 {
+			h.Flags = 1 << bit
+			known := h.Flags&Type(typ).flags() != 0
+			if err := h.Supported(); known != (err == nil) || err != nil && !errors.Is(err, code.Unsupported) {
+				t.Errorf("type %d with flag %#x: %v", typ, h.Flags, err)
+			}
+			if f := newFrame(Type(typ)); f != nil && !known && !errors.Is(ParseFrame(h, f, nil), code.Unsupported) {
+				t.Errorf("type %d with flag %#x is parsed", typ, h.Flags)
+			}
+			if f, ok := newFrame(Type(typ)).(Flagged); ok && !known && f.ParseFlags(h.Flags, nil) == nil {
+				t.Errorf("type %d takes flag %#x", typ, h.Flags)
+			}
 		}
 	}
 }
@@ -79,13 +158,13 @@ func TestEncodingDoesNotAllocate(t *testing.T) {
 			t.Errorf("append %s: %v allocations", s.name, n)
 		}
 	}
-	for _, f := range []Frame{&Publish{}, &Published{}, &Deliver{}, &Progress{}, &Gap{}, &Subscribe{}} {
+	for _, f := range []Frame{&Publish{}, &Published{}, &Deliver{}, &Progress{}, &Gap{}, &Subscribe{}, &DeliverSlice{}, &Commit{}} {
 		for _, s := range samples() {
-			if s.frame.Type() != f.Type() {
+			if x, ok := s.frame.(*Subscribe); s.frame.Type() != f.Type() || ok && x.Flags() != 0 { // strings of its own
 				continue
 			}
-			body := s.frame.Append(nil)
-			if n := testing.AllocsPerRun(100, func() { _ = f.Parse(body) }); n != 0 {
+			body, h := s.frame.Append(nil), headerOf(t, s)
+			if n := testing.AllocsPerRun(100, func() { _ = ParseFrame(h, f, body) }); n != 0 {
 				t.Errorf("parse %s: %v allocations", s.name, n)
 			}
 		}
@@ -96,20 +175,25 @@ func TestEncodingDoesNotAllocate(t *testing.T) {
 // of the body, and whatever is accepted has exactly one encoding.
 func FuzzFrames(f *testing.F) {
 	for _, s := range samples() {
-		f.Add(byte(s.frame.Type()), s.frame.Append(nil))
+		f.Add(byte(s.frame.Type()), headerOf(f, s).Flags, s.frame.Append(nil))
 	}
-	f.Fuzz(func(t *testing.T, typ byte, body []byte) {
+	f.Fuzz(func(t *testing.T, typ, flags byte, body []byte) {
 		frame := newFrame(Type(typ))
-		if frame == nil {
+		h := Header{Type: Type(typ), Flags: flags, Size: uint32(len(body))}
+		if frame == nil || h.Supported() != nil {
 			return
 		}
-		if err := frame.Parse(body); err != nil {
+		if err := ParseFrame(h, frame, body); err != nil {
 			if _, ok := errors.AsType[*ParseError](err); !ok || code.From(err).Code != code.BadRequest {
 				t.Fatalf("untyped error %v", err)
 			}
 			return
 		}
-		again := frame.Append(nil)
+		again := AppendFrame(nil, 0, frame)
+		if [HeaderSize]byte(again) != [HeaderSize]byte(AppendHeader(nil, h)) && Type(typ) != TypeError {
+			t.Fatalf("header %+v became %x", h, again[:HeaderSize])
+		}
+		again = again[HeaderSize:]
 		if len(again) != frame.Size() {
 			t.Fatalf("Size %d, Append wrote %d", frame.Size(), len(again))
 		}

@@ -52,6 +52,11 @@ type Subscribe struct {
 	QueueRecords, QueueBytes uint32
 	// UntilMark ends the subscription at the mark that was seen at its start.
 	UntilMark bool
+	// Filters let through the records that one of them matches; none lets through all. Flag FlagFilters.
+	Filters []Filter
+	// Durable is the name of a cursor that the broker keeps: where there is one, it and not Shards says where to start.
+	// Empty for none. Flag FlagDurable.
+	Durable string
 }
 
 const startSize = 4 + 1 + 8 + 8
@@ -59,8 +64,28 @@ const startSize = 4 + 1 + 8 + 8
 // Type returns TypeSubscribe.
 func (*Subscribe) Type() Type { return TypeSubscribe }
 
+// Flags says which parts stand behind the fixed ones.
+func (f *Subscribe) Flags() (flags uint8) {
+	if len(f.Filters) > 0 {
+		flags |= FlagFilters
+	}
+	if f.Durable != "" {
+		flags |= FlagDurable
+	}
+	return flags
+}
+
 // Size returns the size of the body.
-func (f *Subscribe) Size() int { return 16 + 4 + startSize*len(f.Shards) + 1 + 4 + 4 + 1 }
+func (f *Subscribe) Size() int {
+	n := 16 + 4 + startSize*len(f.Shards) + 1 + 4 + 4 + 1
+	if len(f.Filters) > 0 {
+		n += filtersSize(f.Filters)
+	}
+	if f.Durable != "" {
+		n += stringSize(f.Durable)
+	}
+	return n
+}
 
 // Append appends the body.
 func (f *Subscribe) Append(dst []byte) []byte {
@@ -76,12 +101,23 @@ func (f *Subscribe) Append(dst []byte) []byte {
 	dst = append(dst, byte(f.Policy))
 	dst = binary.LittleEndian.AppendUint32(dst, f.QueueRecords)
 	dst = binary.LittleEndian.AppendUint32(dst, f.QueueBytes)
-	return appendBool(dst, f.UntilMark)
+	dst = appendBool(dst, f.UntilMark)
+	if len(f.Filters) > 0 {
+		dst = appendFilters(dst, f.Filters)
+	}
+	if f.Durable != "" {
+		dst = appendString(dst, f.Durable)
+	}
+	return dst
 }
 
-// Parse reads the body. A subscription to no shard makes no sense and is refused.
-func (f *Subscribe) Parse(body []byte) error {
+// Parse reads a body without flags.
+func (f *Subscribe) Parse(body []byte) error { return f.ParseFlags(0, body) }
+
+// ParseFlags reads the body. A subscription to no shard makes no sense and is refused.
+func (f *Subscribe) ParseFlags(flags uint8, body []byte) error {
 	c := cursor{body: body, typ: TypeSubscribe}
+	c.flags(flags)
 	f.Log = c.logID()
 	f.Shards = f.Shards[:0]
 	n := c.count(startSize)
@@ -99,5 +135,12 @@ func (f *Subscribe) Parse(body []byte) error {
 	f.QueueRecords = c.u32()
 	f.QueueBytes = c.u32()
 	f.UntilMark = c.bool()
+	f.Filters, f.Durable = f.Filters[:0], ""
+	if flags&FlagFilters != 0 {
+		f.Filters = c.filters(f.Filters)
+	}
+	if flags&FlagDurable != 0 {
+		f.Durable = c.name()
+	}
 	return c.done()
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode"
@@ -62,7 +63,7 @@ func golden(t *testing.T, name string, want []byte) {
 	}
 }
 
-// TestRefused reads bodies that must be refused: "<type> <hex of the body> # why" on each line.
+// TestRefused reads bodies that must be refused: "<type>[+<flags>] <hex of the body> # why" on each line.
 func TestRefused(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(vectorDir, "refused.txt"))
 	if err != nil {
@@ -79,16 +80,21 @@ func TestRefused(t *testing.T) {
 		}
 		input, why, ok := strings.Cut(line, "#")
 		name, digits, _ := strings.Cut(strings.TrimSpace(input), " ")
+		name, flagDigits, flagged := strings.Cut(name, "+")
+		flags, err := strconv.ParseUint(flagDigits, 16, 8)
+		if flagged && err != nil {
+			t.Fatalf("line %q: %v", line, err)
+		}
 		body, err := hex.DecodeString(strings.ReplaceAll(digits, " ", ""))
 		typ, known := names[name]
 		if !ok || err != nil || !known {
 			t.Fatalf("line %q: %v", line, err)
 		}
-		err = newFrame(typ).Parse(body)
+		err = ParseFrame(Header{Type: typ, Flags: uint8(flags)}, newFrame(typ), body)
 		if err == nil {
 			t.Errorf("accepted, must be refused: %s", line)
-		} else if code.From(err).Code != code.BadRequest {
-			t.Errorf("%s: %v is not a bad request (%s)", name, err, why)
+		} else if c := code.From(err).Code; c != code.BadRequest && c != code.Unsupported {
+			t.Errorf("%s: %v is neither bad nor unsupported (%s)", name, err, why)
 		}
 	}
 }
@@ -107,6 +113,8 @@ func samples() []sample {
 	}
 	failed := code.New(code.OutOfRange, "subscribe shard 3: offset 5 has expired").
 		With(code.DetailEarliest, 10).With(code.DetailLatest, 1<<40).With(code.DetailShard, 3)
+	conflict := code.New(code.Conflict, "publish shard 3: the key has another version").
+		With(code.DetailLatest, 1<<40).With(code.DetailShard, 3).With(code.DetailIndex, 2)
 	moved := code.New(code.NotLeader, "shard 0 is led elsewhere").At("b2.example:7420", 9)
 	moved.RetryAfter = 250_000_000
 	return []sample{
@@ -118,6 +126,7 @@ func samples() []sample {
 		{"auth_ok", 2, &AuthOk{Expires: 1_700_000_000_000_000, Subject: "svc/orders"}},
 		{"error", 1 << 63, NewError(failed)},
 		{"error_moved", 77, NewError(moved)},
+		{"error_conflict", 77, NewError(conflict)},
 		{"ping", 3, &Ping{}},
 		{"pong", 3, &Pong{}},
 		{"goodbye", 0, &Goodbye{Code: code.ShuttingDown, Message: "rolling upgrade"}},
@@ -129,6 +138,9 @@ func samples() []sample {
 		{"offsets", 5, &Offsets{Log: log, Shard: 1}},
 		{"offsets_ok", 5, &OffsetsOk{Shard: 1, Generation: 7, Earliest: 100, Latest: 2000, AppendTime: 1_700_000_000_000_001}},
 		{"publish", 6, &Publish{Log: log, Shard: 2, Previous: 41, Ack: AckQuorum, TimeoutMs: 5000, Batch: batch.Batch("\x01\x02\x03")}},
+		{"publish_conditions", 6, &Publish{
+			Log: log, Shard: 2, Ack: AckQuorum, Conditions: []Condition{{0, 0}, {3, 1 << 40}}, Batch: batch.Batch("\x01\x02\x03"),
+		}},
 		{"published", 6, &Published{
 			BaseOffset: 500, Generation: 7, AppendTime: 1_700_000_000_000_002, Count: 10, Replicas: 3,
 			Reached: ReachedFlushed | ReachedCommitted,
@@ -140,13 +152,44 @@ func samples() []sample {
 				{Shard: 2, Kind: StartTime, At: 1_700_000_000_000_000},
 			}, Policy: PolicyCatchUp, QueueRecords: 1000, QueueBytes: 1 << 20, UntilMark: true,
 		}},
-		{"subscribed", 7, &Subscribed{Shards: []Started{{0, 7, 2000, 2000}, {1, 7, 150, 900}}}},
+		{"subscribe_filters", 8, &Subscribe{Log: log, Shards: []Start{{Shard: 1}}, Filters: []Filter{
+			{FilterExact, ""}, {FilterPrefix, "meter/"}, {FilterPattern, "device/+/telemetry/#"},
+		}}},
+		{"subscribe_durable", 9, &Subscribe{Log: log, Shards: []Start{{Shard: 1, Kind: StartEarliest}}, Durable: "meter-7"}},
+		{"subscribe_filters_durable", 10, &Subscribe{
+			Log: log, Shards: []Start{{Shard: 1}}, Filters: []Filter{{FilterPattern, "#"}}, Durable: strings.Repeat("n", MaxName),
+		}},
+		{"subscribed", 7, &Subscribed{Shards: []Started{
+			{Shard: 0, Generation: 7, Offset: 2000, Latest: 2000}, {Shard: 1, Generation: 7, Offset: 150, Latest: 900},
+		}}},
+		{"subscribed_durable", 9, &Subscribed{Durable: true, Shards: []Started{
+			{Shard: 0, Generation: 7, Offset: 2000, Latest: 2000, Epoch: 1},
+			{Shard: 1, Generation: 7, Offset: 150, Latest: 900, Resumed: true, Epoch: 1 << 40},
+		}}},
 		{"deliver", 0, &Deliver{Shard: 1, Mark: 900, Batch: batch.Batch("\x0a\x0b")}},
 		{"gap", 0, &Gap{Shard: 1, From: 150, To: 160, Reason: GapRetention}},
 		{"progress", 0, &Progress{Shard: 1, Next: 160, Mark: 900, Generation: 7}},
 		{"end", 7, &End{Shard: AllShards, Code: code.SlowConsumer, Message: "queue is full", Resume: []Resume{{0, 2000, 7}, {1, 160, 7}}}},
 		{"end_reached", 7, &End{Shard: 1}},
 		{"unsubscribe", 7, &Unsubscribe{}},
+		{"deliver_slice", 0, &DeliverSlice{Shard: 1, Mark: 900, Slices: []byte{0x0a, 0x0b}}},
+		{"commit", 11, &Commit{Shards: []Committing{{0, 2001}, {1, 160}}}},
+		{"committed", 11, &Committed{}},
+		{"cursor_list", 12, &CursorList{Log: log}},
+		{"cursors", 12, &Cursors{Cursors: []CursorInfo{
+			{"meter-7", 0, 2001, 7, 1_700_000_000_000_000, true}, {"n", 1, 0, 0, -1, false},
+		}}},
+		{"cursors_none", 12, &Cursors{}},
+		{"cursor_delete", 13, &CursorDelete{Log: log, Name: "meter-7"}},
+		{"done", 13, &Done{}},
+		{"producer_state", 14, &ProducerState{Log: log, Shard: 1, Producer: 1 << 63}},
+		{"producer_last", 14, &ProducerLast{LastSequence: 41, BaseOffset: 500, Known: true}},
+		{"producer_last_unknown", 14, &ProducerLast{}},
+		{"set_last", 15, &SetLast{Log: log, Shard: 1, ID: 1 << 63, GraceMs: 30_000, Batch: batch.Batch("\x01\x02\x03")}},
+		{"clear_last", 16, &ClearLast{Log: log, Shard: 1, ID: 1 << 63}},
+		{"trim", 17, &Trim{Log: log, Shard: 1, Kind: StartOffset, At: 150}},
+		{"trim_time", 17, &Trim{Log: log, Shard: 1, Kind: StartTime, At: 1_700_000_000_000_000}},
+		{"trimmed", 17, &Trimmed{Earliest: 140}},
 	}
 }
 
@@ -174,13 +217,42 @@ func hexLines(frame []byte) []byte {
 func meaning(t *testing.T, s sample) []byte {
 	t.Helper()
 	body := plain(reflect.ValueOf(s.frame).Elem())
+	flags := uint8(0)
+	if f, ok := s.frame.(Flagged); ok {
+		flags = f.Flags()
+		dropUnflagged(body.(map[string]any), s.frame.Type(), flags)
+	}
 	out, err := json.MarshalIndent(map[string]any{
-		"type": uint8(s.frame.Type()), "name": s.frame.Type().String(), "flags": 0, "corr": s.corr, "body": body,
+		"type": uint8(s.frame.Type()), "name": s.frame.Type().String(), "flags": flags, "corr": s.corr, "body": body,
 	}, "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return append(out, '\n')
+}
+
+// dropUnflagged takes out the fields of which the flags say that they are not in the body.
+func dropUnflagged(body map[string]any, t Type, flags uint8) {
+	for _, x := range []struct {
+		typ   Type
+		flag  uint8
+		field string
+	}{
+		{TypeSubscribe, FlagFilters, "filters"},
+		{TypeSubscribe, FlagDurable, "durable"},
+		{TypeSubscribed, FlagDurable, "durable"},
+		{TypePublish, FlagConditions, "conditions"},
+	} {
+		if x.typ == t && flags&x.flag == 0 {
+			delete(body, x.field)
+		}
+	}
+	if t == TypeSubscribed && flags&FlagDurable == 0 {
+		for _, s := range body["shards"].([]any) {
+			delete(s.(map[string]any), "resumed")
+			delete(s.(map[string]any), "epoch")
+		}
+	}
 }
 
 func plain(v reflect.Value) any {
@@ -189,9 +261,11 @@ func plain(v reflect.Value) any {
 		return x.String()
 	case batch.Batch:
 		return hex.EncodeToString(x)
+	case []byte:
+		return hex.EncodeToString(x)
 	case code.Details:
 		m := map[string]uint64{}
-		for k := code.DetailEarliest; k <= code.DetailShard; k++ {
+		for k := code.DetailEarliest; k <= code.LastDetail; k++ {
 			if val, ok := x.Get(k); ok {
 				m[k.String()] = val
 			}
@@ -225,7 +299,7 @@ func plain(v reflect.Value) any {
 func snake(name string) string {
 	var b strings.Builder
 	for i, r := range name {
-		if unicode.IsUpper(r) && i > 0 {
+		if unicode.IsUpper(r) && i > 0 && name != "ID" {
 			b.WriteByte('_')
 		}
 		b.WriteRune(unicode.ToLower(r))

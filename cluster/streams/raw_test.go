@@ -142,7 +142,7 @@ func TestUnknownFrames(t *testing.T) {
 	for _, h := range []wire.Header{
 		{Type: 0x7f, Size: 5000, Corr: 77},
 		{Type: wire.TypeLookup, Flags: 0x80, Size: 17, Corr: 77},
-		{Type: wire.TypePublish, Flags: 1, Size: 100_000, Corr: 77},
+		{Type: wire.TypePublish, Flags: 0x80, Size: 100_000, Corr: 77},
 		{Type: wire.TypePublished, Size: 9, Corr: 77},
 	} {
 		r.wantError(l, append(wire.AppendHeader(nil, h), make([]byte, h.Size)...), code.Unsupported)

@@ -10,6 +10,7 @@ usage: decode.py [VECTORS]        (default: wire/testdata/vectors of this reposi
 """
 
 import json
+import re
 import struct
 import sys
 from pathlib import Path
@@ -509,11 +510,16 @@ def read_index(raw):
 # ---- frames.md -----------------------------------------------------------------------------------------------
 
 # A field is (name, kind): a struct format character, "text", "log", "rest", "bool", a number (a byte that must not
-# exceed it), or a list of fields (a u32 count and that many entries).
+# exceed it), or a list of fields (a u32 count and that many entries). A name is text that follows NAME; an id is a u64
+# that is not 0. A field (name, kind, flag) is there only when the frame has the flag.
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}\Z")
 RESUME = [("shard", "I"), ("offset", "Q"), ("generation", "Q")]
 START = [("shard", "I"), ("kind", 3), ("at", "Q"), ("generation", "Q")]
 STARTED = [("shard", "I"), ("generation", "Q"), ("offset", "Q"), ("latest", "Q")]
-DETAILS = ("earliest", "latest", "last_sequence", "resume_at", "limit", "shard")
+FILTER = [("kind", 3), ("value", "text")]
+CURSOR = [("name", "name"), ("shard", "I"), ("offset", "Q"), ("generation", "Q"), ("updated", "q"), ("held", "bool")]
+CONDITION = [("record", "I"), ("version", "Q")]
+DETAILS = ("earliest", "latest", "last_sequence", "resume_at", "limit", "shard", "index")
 FRAMES = {
     1: ("hello", [("version_min", "H"), ("version_max", "H"), ("features", "Q"), ("client", "text")]),
     2: (
@@ -543,7 +549,8 @@ FRAMES = {
     13: ("offsets_ok", [("shard", "I"), ("generation", "Q"), ("earliest", "Q"), ("latest", "Q"), ("append_time", "q")]),
     20: (
         "publish",
-        [("log", "log"), ("shard", "I"), ("previous", "Q"), ("ack", 3), ("timeout_ms", "I"), ("batch", "rest")],
+        [("log", "log"), ("shard", "I"), ("previous", "Q"), ("ack", 3), ("timeout_ms", "I")]
+        + [("conditions", CONDITION, 1), ("batch", "rest")],
     ),
     21: (
         "published",
@@ -552,19 +559,62 @@ FRAMES = {
     30: (
         "subscribe",
         [("log", "log"), ("shards", START), ("policy", 4), ("queue_records", "I"), ("queue_bytes", "I")]
-        + [("until_mark", "bool")],
+        + [("until_mark", "bool"), ("filters", "filters", 1), ("durable", "name", 2)],
     ),
-    31: ("subscribed", [("shards", STARTED)]),
+    31: ("subscribed", [("shards", STARTED), ("durable", "durable", 2)]),
     32: ("deliver", [("shard", "I"), ("mark", "Q"), ("batch", "rest")]),
     33: ("gap", [("shard", "I"), ("from", "Q"), ("to", "Q"), ("reason", 4)]),
     34: ("progress", [("shard", "I"), ("next", "Q"), ("mark", "Q"), ("generation", "Q")]),
     35: ("end", [("shard", "I"), ("code", "H"), ("message", "text"), ("resume", RESUME)]),
     36: ("unsubscribe", []),
+    37: ("deliver_slice", [("shard", "I"), ("mark", "Q"), ("slices", "rest")]),
+    38: ("commit", [("shards", [("shard", "I"), ("offset", "Q")])]),
+    39: ("committed", []),
+    40: ("cursor_list", [("log", "log")]),
+    41: ("cursors", [("cursors", CURSOR)]),
+    42: ("cursor_delete", [("log", "log"), ("name", "name")]),
+    43: ("done", []),
+    44: ("producer_state", [("log", "log"), ("shard", "I"), ("producer", "id")]),
+    45: ("producer_last", [("last_sequence", "Q"), ("base_offset", "Q"), ("known", "bool")]),
+    46: ("set_last", [("log", "log"), ("shard", "I"), ("id", "id"), ("grace_ms", "I"), ("batch", "rest")]),
+    47: ("clear_last", [("log", "log"), ("shard", "I"), ("id", "id")]),
+    48: ("trim", [("log", "log"), ("shard", "I"), ("kind", 3), ("at", "Q")]),
+    49: ("trimmed", [("earliest", "Q")]),
 }
 
 
-def read_fields(c, fields):
-    return {name: read_field(c, kind) for name, kind in fields}
+def read_fields(c, fields, flags=0):
+    out = {}
+    for name, kind, *flag in fields:
+        if not flag or flags & flag[0]:
+            out[name] = read_durable(c, out["shards"]) if kind == "durable" else read_field(c, kind)
+    return out
+
+
+def read_durable(c, shards):
+    """What became of the cursor, for each shard of the list before."""
+    for shard in shards:
+        shard |= {"resumed": read_field(c, "bool"), "epoch": c.fixed("Q")}
+    return True
+
+
+def read_filters(c):
+    n = c.uvarint()
+    need(0 < n <= 1024 and n * 2 <= c.left(), "value")
+    filters = [read_fields(c, FILTER) for _ in range(n)]
+    for f in filters:
+        need(f["kind"] and len(f["value"].encode()) <= LIMITS["key"], "value")
+        need(f["kind"] != 3 or is_pattern(f["value"]), "value")
+    return filters
+
+
+def is_pattern(text):
+    """Levels parted by "/": "+" and "#" only as whole levels, "#" only as the last."""
+    levels = text.split("/")
+    return bool(text) and all(
+        not set(level) & set("+#") or level == "+" or (level == "#" and i == len(levels) - 1)
+        for i, level in enumerate(levels)
+    )
 
 
 def read_field(c, kind):
@@ -579,6 +629,16 @@ def read_field(c, kind):
     if kind == "rest":
         need(c.left(), "size")
         return c.take(c.left()).hex()
+    if kind == "filters":
+        return read_filters(c)
+    if kind == "name":
+        name = c.text()
+        need(NAME.match(name), "value")
+        return name
+    if kind == "id":
+        value = c.fixed("Q")
+        need(value, "value")
+        return value
     return c.text() if kind == "text" else c.take(16).hex() if kind == "log" else c.fixed(kind)
 
 
@@ -594,10 +654,11 @@ def read_details(c):
     return out
 
 
-def read_body(name, raw):
+def read_body(name, flags, raw):
     fields = next(fields for other, fields in FRAMES.values() if other == name)
+    need(flags & ~sum({f[2] for f in fields if len(f) > 2}) == 0, "unsupported")
     c = Cursor(raw)
-    out = read_fields(c, fields)
+    out = read_fields(c, fields, flags)
     c.end()
     if name == "hello":
         need(out["version_min"] <= out["version_max"], "value")
@@ -607,6 +668,14 @@ def read_body(name, raw):
         need(out["code"] and out["class"], "value")
     elif name == "gap":
         need(out["from"] < out["to"] and out["reason"], "value")
+    elif name == "publish":
+        indexes = [x["record"] for x in out.get("conditions", [])]
+        need(not flags or indexes, "value")
+        need(indexes == sorted(set(indexes)), "value")
+    elif name == "commit":
+        need(out["shards"], "value")
+    elif name == "trim":
+        need(out["kind"] >= 2, "value")
     elif name == "subscribe":
         need(out["shards"] and all(s["kind"] >= 2 or s["at"] == 0 for s in out["shards"]), "value")
     return out
@@ -617,9 +686,9 @@ def check_frame(raw, _):
     need(c.fixed("H") == 0x474D, "magic")
     kind, flags, size, corr = c.fixed("B"), c.fixed("B"), c.fixed("I"), c.fixed("Q")
     need(size <= 16 << 20 and size == c.left(), "size")
-    need(kind in FRAMES and flags == 0, "unsupported")
+    need(kind in FRAMES, "unsupported")
     name = FRAMES[kind][0]
-    return {"type": kind, "name": name, "flags": flags, "corr": corr, "body": read_body(name, c.take(size))}
+    return {"type": kind, "name": name, "flags": flags, "corr": corr, "body": read_body(name, flags, c.take(size))}
 
 
 def check_refused(path):
@@ -627,9 +696,11 @@ def check_refused(path):
         vector, _, about = line.partition("#")
         if not vector.strip():
             continue
-        name, _, body = vector.strip().partition(" ")
+        kind, _, body = vector.strip().partition(" ")
+        name, _, flags = kind.partition("+")
         try:
-            yield f"{path.name}: {name} is to be refused ({about.strip()}), read as {read_body(name, bytes.fromhex(body))}"
+            read = read_body(name, int(flags or "0", 16), bytes.fromhex(body))
+            yield f"{path.name}: {kind} is to be refused ({about.strip()}), read as {read}"
         except Refused:
             pass
 

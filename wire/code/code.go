@@ -69,6 +69,7 @@ const (
 	TooMany          Code = 29
 	BufferFull       Code = 30
 	Deleted          Code = 31
+	TakenOver        Code = 32
 )
 
 // Error returns the stable name, for example "not_found". A code that this build does not know (the

@@ -24,13 +24,13 @@ func TestTableIsComplete(t *testing.T) {
 		}
 		seen[row.name] = true
 	}
-	if got := len(All()); got != int(Deleted) {
-		t.Errorf("All has %d codes, want %d", got, Deleted)
+	if got := len(All()); got != int(TakenOver) {
+		t.Errorf("All has %d codes, want %d", got, TakenOver)
 	}
 }
 
 func TestUnknownCodeConcludesNothing(t *testing.T) {
-	for _, c := range []Code{0, Deleted + 1, 65535} {
+	for _, c := range []Code{0, TakenOver + 1, 65535} {
 		if c.Known() || c.Class() != ClassUnknown || c.Remedy() == "" {
 			t.Errorf("code %d: known %v, class %v, remedy %q", c, c.Known(), c.Class(), c.Remedy())
 		}
@@ -91,7 +91,7 @@ func TestFrom(t *testing.T) {
 
 func TestDetails(t *testing.T) {
 	var d Details
-	for k := DetailEarliest; k <= DetailShard; k++ {
+	for k := DetailEarliest; k <= LastDetail; k++ {
 		if _, ok := d.Get(k); ok {
 			t.Errorf("detail %d is set before Put", k)
 		}
@@ -101,7 +101,7 @@ func TestDetails(t *testing.T) {
 		}
 	}
 	before := d
-	d.Put(DetailShard+1, 1)
+	d.Put(LastDetail+1, 1)
 	d.Put(200, 1)
 	if d != before {
 		t.Error("an unknown detail changed something")

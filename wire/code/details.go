@@ -23,6 +23,11 @@ const (
 	DetailLimit Detail = 5
 	// DetailShard is the shard that the error is about.
 	DetailShard Detail = 6
+	// DetailIndex is the record, counted in its batch, or the item of a list that the error is about.
+	DetailIndex Detail = 7
+
+	// LastDetail is the last that this build knows; they are numbered without a gap.
+	LastDetail = DetailIndex
 )
 
 // String returns the name of the detail as documentation and logs write it.
@@ -40,22 +45,24 @@ func (d Detail) String() string {
 		return "limit"
 	case DetailShard:
 		return "shard"
+	case DetailIndex:
+		return "index"
 	}
 	return "detail_" + strconv.Itoa(int(d))
 }
 
 // Details are the numbers an error carries; only those in Set mean anything.
 type Details struct {
-	Set                                             DetailSet
-	Earliest, Latest, LastSequence, ResumeAt, Limit uint64
-	Shard                                           uint32
+	Set                                                    DetailSet
+	Earliest, Latest, LastSequence, ResumeAt, Limit, Index uint64
+	Shard                                                  uint32
 }
 
 // DetailSet is a bit set of details: bit n for Detail n.
-type DetailSet uint8
+type DetailSet uint16
 
 // Has reports whether d is in the set.
-func (s DetailSet) Has(d Detail) bool { return d <= DetailShard && s&(1<<d) != 0 }
+func (s DetailSet) Has(d Detail) bool { return d <= LastDetail && s&(1<<d) != 0 }
 
 // Get returns the value of k and whether it is present.
 func (d *Details) Get(k Detail) (uint64, bool) {
@@ -75,6 +82,8 @@ func (d *Details) Get(k Detail) (uint64, bool) {
 		return d.Limit, true
 	case DetailShard:
 		return uint64(d.Shard), true
+	case DetailIndex:
+		return d.Index, true
 	}
 	return 0, false
 }
@@ -95,6 +104,8 @@ func (d *Details) Put(k Detail, v uint64) {
 		d.Limit = v
 	case DetailShard:
 		d.Shard = uint32(v)
+	case DetailIndex:
+		d.Index = v
 	default:
 		return
 	}
@@ -102,4 +113,4 @@ func (d *Details) Put(k Detail, v uint64) {
 }
 
 // Len returns how many details are present.
-func (d *Details) Len() int { return bits.OnesCount8(uint8(d.Set)) }
+func (d *Details) Len() int { return bits.OnesCount16(uint16(d.Set)) }

@@ -60,7 +60,7 @@ anything was sent is refused).
 	}
 	b.WriteString(`
 Details: earliest and latest (offsets that can be read, the latest exclusive), last sequence (of the producer),
-resume at (an offset), limit (the bound that was exceeded), shard.
+resume at (an offset), limit (the bound that was exceeded), shard, index (of a record in its batch, or of an item in its list).
 `)
 	return b.String()
 }

@@ -5,6 +5,8 @@ package control
 import (
 	"fmt"
 	"strings"
+
+	"margay.dev/wire"
 )
 
 // DefaultTenant and DefaultNamespace are where a name without them belongs.
@@ -13,29 +15,14 @@ const (
 	DefaultNamespace = "default"
 )
 
-// MaxName is the longest a name may be, in bytes.
-const MaxName = 64
-
-// NameRule is the one rule for the names of tenants, namespaces and logs, as messages and documents quote it. Lower
-// case only and no separator of any file system: no two names can meet in one directory or one URL.
-const NameRule = "[a-z0-9][a-z0-9._-]{0,63}"
+// The rule for names is that of the wire, where some of them travel too.
+const (
+	MaxName  = wire.MaxName
+	NameRule = wire.NameRule
+)
 
 // ValidName reports whether s follows NameRule.
-func ValidName(s string) bool {
-	if s == "" || len(s) > MaxName {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		switch {
-		case c >= 'a' && c <= 'z', c >= '0' && c <= '9':
-		case i > 0 && (c == '.' || c == '_' || c == '-'):
-		default:
-			return false
-		}
-	}
-	return true
-}
+func ValidName(s string) bool { return wire.ValidName(s) }
 
 // FullName is the address of a log: "tenant/namespace/name".
 func FullName(tenant, namespace, name string) string {
