@@ -79,7 +79,7 @@ func (d *Dir) start(id Identity) error {
 		}
 	}
 	s.Starts++
-	if err := vfs.WriteFile(d.fs, path.Join(d.path, identityName), s.encode()); err != nil {
+	if err := s.write(d.fs, d.path); err != nil {
 		return err
 	}
 	d.stamp = *s

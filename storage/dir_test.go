@@ -134,7 +134,7 @@ func TestDirRefuses(t *testing.T) {
 		}), storage.ErrNewerFormat, []string{"version 7", "up to 1"}},
 		"no format":     {node("b1"), identity(func(string) string { return "{}" }), nil, []string{"a field is missing"}},
 		"unknown field": {node("b1"), identity(func(s string) string { return strings.Replace(s, "{", `{"x": 1,`, 1) }), nil, []string{`"x"`}},
-		"half a file":   {node("b1"), identity(func(s string) string { return s[:len(s)/2] }), nil, []string{"identity.json", "from a copy"}},
+		"half a file":   {node("b1"), identity(func(s string) string { return s[:60] }), nil, []string{"identity.json", "from a copy"}},
 		"empty file":    {node("b1"), identity(func(string) string { return "" }), nil, []string{"identity.json"}},
 		"two objects":   {node("b1"), identity(func(s string) string { return s + s }), nil, []string{"identity.json"}},
 		"huge file":     {node("b1"), identity(func(s string) string { return s + strings.Repeat(" ", 1<<20) }), nil, []string{"at most"}},
@@ -251,6 +251,35 @@ func TestDirFlushesNamesOfAKilledProcess(t *testing.T) {
 	openDir(t, mem, "/data", node("b1"))
 	if _, err := mem.Crash(nil).Stat(shard); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestDirStartsOnAFullDisk is the part of RT-05 that the directory plays: with no byte free a node starts, so that somebody
+// can make room. It counts the start, and a power cut at any step leaves a directory that opens.
+func TestDirStartsOnAFullDisk(t *testing.T) {
+	mem := memfs.New(nil)
+	closeDir(t, openDir(t, mem, "/data", node("b1")))
+	mem.SetCapacity(1) // less than what is there already
+	for want := uint64(2); want < 12; want++ {
+		fsys := faultfs.Wrap(mem, &faultfs.Rule{Hook: func(c faultfs.Call) {
+			for seed := range uint64(10) {
+				left := mem.Crash(rand.New(rand.NewPCG(seed, want)))
+				if d := openDir(t, left, "/data", node("b1")); d.Starts() < want {
+					t.Fatalf("start %d is counted again at %s", want-1, c.Op)
+				}
+			}
+		}})
+		d := openDir(t, fsys, "/data", node("b1"))
+		if d.Starts() != want {
+			t.Fatalf("start %d, want %d", d.Starts(), want)
+		}
+		closeDir(t, d)
+	}
+	if names, err := mem.List("/data"); err != nil || !slices.Equal(names, []string{"LOCK", "identity.json", "shards"}) {
+		t.Errorf("names: %q, %v", names, err)
+	}
+	if _, err := storage.OpenDir(mem, "/new", node("b1")); !vfs.IsFull(err) {
+		t.Errorf("a new directory on a full disk: %v", err)
 	}
 }
 

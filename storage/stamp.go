@@ -66,12 +66,38 @@ func newStamp(id Identity) (*stamp, error) {
 	return &stamp{FormatVersion: DirFormat, Node: id.Node, Cluster: id.Cluster, Disk: hex.EncodeToString(disk[:])}, nil
 }
 
+// sectorSize is what a disk writes whole or not at all.
+const sectorSize = 512
+
+// encode pads the bytes to whole sectors.
 func (s *stamp) encode() []byte {
 	data, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		panic(err) // strings and integers always encode
 	}
-	return append(data, '\n')
+	pad := sectorSize - (len(data)+1)%sectorSize
+	return append(append(data, bytes.Repeat([]byte(" "), pad%sectorSize)...), '\n')
+}
+
+// write replaces the stamp in dir. On a full disk, which a node must be able to start on to make room, it is overwritten
+// where it is: that needs no room, and a power cut leaves the old bytes or the new ones as long as they are one sector.
+func (s *stamp) write(fsys vfs.FS, dir string) error {
+	name, data := path.Join(dir, identityName), s.encode()
+	err := vfs.WriteFile(fsys, name, data)
+	if !vfs.IsFull(err) || len(data) > sectorSize {
+		return err
+	}
+	f, openErr := fsys.OpenFile(name)
+	if openErr != nil {
+		return err
+	}
+	size, sizeErr := f.Size()
+	if sizeErr == nil && size == int64(len(data)) {
+		if _, err = f.WriteAt(data, 0); err == nil {
+			err = f.Sync()
+		}
+	}
+	return errors.Join(err, f.Close())
 }
 
 // readStamp returns the stamp of dir if id may open it, nil if dir is new, and otherwise why not. It only reads.

@@ -371,7 +371,7 @@ func TestCrashAtRollover(t *testing.T) {
 	next := base.m.Length()
 	header := segment.Header{ID: logID, Base: next}.Append(nil)
 	part := base.w.Checkpoint(2, 100)[0]
-	for name, make := range map[string]func(s *shard){
+	for name, leave := range map[string]func(s *shard){
 		"empty file":             func(s *shard) { s.put(segment.Name(next), []byte{}) },
 		"half a header":          func(s *shard) { s.put(segment.Name(next), header[:20]) },
 		"header only":            func(s *shard) { s.put(segment.Name(next), header) },
@@ -385,7 +385,7 @@ func TestCrashAtRollover(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := base.copy()
 			s.t = t
-			make(s)
+			leave(s)
 			s.sound()
 			if names := s.names(segment.Suffix); len(names) != 2 {
 				t.Errorf("segments %q", names)

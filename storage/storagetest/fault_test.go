@@ -340,8 +340,7 @@ func TestNamesAreFlushed(t *testing.T) {
 	mem := memfs.New(nil)
 	var trace []string
 	fsys := faultfs.Wrap(mem, &faultfs.Rule{Hook: func(c faultfs.Call) {
-		switch c.Op {
-		case faultfs.Create, faultfs.WriteAt, faultfs.Sync, faultfs.SyncDir:
+		if slices.Contains([]faultfs.Op{faultfs.Create, faultfs.WriteAt, faultfs.Sync, faultfs.SyncDir}, c.Op) {
 			trace = append(trace, string(c.Op)+" "+strings.TrimPrefix(c.Name, "/data/shards/"+logID.String()))
 		}
 	}})

@@ -5,6 +5,7 @@ package storagetest
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"sort"
 
 	"margay.dev/storage"
@@ -244,11 +245,4 @@ func (m *Model) CompareRead(l storage.Log, seq, until uint64, limit int) (batche
 	return batches, nil
 }
 
-func (m *Model) isBase(seq uint64) bool {
-	for _, b := range m.Bases {
-		if b == seq {
-			return true
-		}
-	}
-	return false
-}
+func (m *Model) isBase(seq uint64) bool { return slices.Contains(m.Bases, seq) }

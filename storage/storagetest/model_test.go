@@ -6,10 +6,11 @@ import (
 	"errors"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"margay.dev/storage"
 	"margay.dev/storage/storagetest"
 	"margay.dev/wire/batch"
-	"pgregory.net/rapid"
 )
 
 // TestModel runs random operations against each log and the naive model of it.

@@ -96,16 +96,17 @@ func (osFS) Lock(name string) (io.Closer, error) {
 		}
 		return nil, errors.Join(err, f.Close())
 	}
-	pid := strconv.Itoa(os.Getpid()) + "\n"
-	if err := errors.Join(f.Truncate(0), writeAll(f, pid)); err != nil {
-		return nil, fmt.Errorf("lock %s: record the holder: %w", name, errors.Join(classify(err), f.Close()))
+	// On a full disk the lock has to be had all the same, or nobody could start and make room: then it names no holder.
+	if err := recordHolder(f, strconv.Itoa(os.Getpid())); err != nil && !IsFull(err) {
+		return nil, fmt.Errorf("lock %s: record the holder: %w", name, errors.Join(err, f.Close()))
 	}
 	return &osLock{f}, nil
 }
 
-func writeAll(f *os.File, s string) error {
-	_, err := f.WriteAt([]byte(s), 0)
-	return err
+// recordHolder overwrites the number in place, in a fixed width, which needs no room once there was some.
+func recordHolder(f *os.File, pid string) error {
+	_, err := f.WriteAt(fmt.Appendf(nil, "%-20s\n", pid), 0)
+	return classify(err)
 }
 
 // readPID is best effort: a holder that was killed leaves its number until the next one writes its own.
@@ -122,7 +123,13 @@ func readPID(f *os.File) int {
 type osLock struct{ f *os.File }
 
 // Close forgets the holder before it lets go, so that nobody is told the number of a process that has left.
-func (l *osLock) Close() error { return errors.Join(l.f.Truncate(0), l.f.Close()) }
+func (l *osLock) Close() error {
+	err := recordHolder(l.f, "")
+	if IsFull(err) {
+		err = nil
+	}
+	return errors.Join(err, l.f.Close())
+}
 
 type osFile struct {
 	f        *os.File

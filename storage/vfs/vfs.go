@@ -76,9 +76,10 @@ var (
 	// ErrReadOnly means a write to a file that was opened for reading.
 	ErrReadOnly = errors.New("file is open for reading only")
 
-	// ErrNotExist and ErrExist are the standard library's, named here so that callers need one import.
+	// ErrNotExist is the standard library's, named here so that callers need one import.
 	ErrNotExist = fs.ErrNotExist
-	ErrExist    = fs.ErrExist
+	// ErrExist is the standard library's.
+	ErrExist = fs.ErrExist
 )
 
 // IsFull reports whether err says that there is no room, whatever limit was met.

@@ -51,13 +51,11 @@ func (c *change) touchesDir(d *directory) bool {
 func (m *FS) change(step ...entry) {
 	merged := &change{}
 	m.pending = slices.DeleteFunc(m.pending, func(c *change) bool {
-		for _, e := range step {
-			if c.touches(e) {
-				merged.steps = append(merged.steps, c.steps...)
-				return true
-			}
+		if !slices.ContainsFunc(step, c.touches) {
+			return false
 		}
-		return false
+		merged.steps = append(merged.steps, c.steps...)
+		return true
 	})
 	merged.steps = append(merged.steps, step)
 	m.pending = append(m.pending, merged)

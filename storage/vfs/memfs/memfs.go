@@ -13,7 +13,6 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -343,10 +342,8 @@ func (m *FS) Lock(name string) (io.Closer, error) {
 	if n.file == nil {
 		return nil, fail("lock", name, errIsDir)
 	}
-	m.truncate(n, 0)
-	if _, err := m.write(n, []byte(strconv.Itoa(os.Getpid())+"\n"), 0); err != nil {
-		return nil, fmt.Errorf("lock %s: record the holder: %w", name, err)
-	}
+	// On a full disk the lock is had all the same, and names no holder.
+	_, _ = m.write(n, fmt.Appendf(nil, "%-20d\n", os.Getpid()), 0)
 	l := &lock{m, key}
 	m.locks[key] = l
 	return l, nil
