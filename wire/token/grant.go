@@ -5,6 +5,8 @@ package token
 import (
 	"fmt"
 	"strings"
+
+	"margay.dev/wire/topic"
 )
 
 // Action is what a grant lets its holder do to a resource.
@@ -27,17 +29,40 @@ const AllResources = "*"
 // Grant allows actions on the resources that match a pattern. The pattern is "tenant/namespace/name", where each level
 // may be "*", or "*" alone for everything. A pattern of any other form matches nothing: a grant written by a later
 // version, with a meaning this one does not know, must not turn into a wider one.
+//
+// Keys, when there are any, narrow the grant to records whose key one of these topic patterns matches. Only publishing and
+// subscribing know of keys, so such a grant allows nothing else.
 type Grant struct {
 	Actions  []Action `json:"actions"`
 	Resource string   `json:"resource"`
+	Keys     []string `json:"keys,omitempty"`
 }
 
 // FullGrant allows everything everywhere: what the key that `serve` makes for its owner carries.
 func FullGrant() Grant { return Grant{Actions: []Action{Any}, Resource: AllResources} }
 
 func (g *Grant) has(a Action) bool {
+	if len(g.Keys) > 0 && !knowsKeys(a) {
+		return false
+	}
 	for _, have := range g.Actions {
 		if have == Any || have == a {
+			return true
+		}
+	}
+	return false
+}
+
+// knowsKeys: of any other action a limit by keys would be silently ignored.
+func knowsKeys(a Action) bool { return a == Publish || a == Subscribe }
+
+// matchesKey reports whether the grant covers records of the key; nil is none.
+func (g *Grant) matchesKey(key []byte) bool {
+	if len(g.Keys) == 0 {
+		return true
+	}
+	for _, p := range g.Keys {
+		if key != nil && topic.Match(p, key) {
 			return true
 		}
 	}
@@ -68,6 +93,9 @@ func (g *Grant) check() error {
 			return fmt.Errorf("grant on %q: unknown action %q", g.Resource, a)
 		}
 	}
+	if err := g.checkKeys(); err != nil {
+		return err
+	}
 	if g.Resource == AllResources {
 		return nil
 	}
@@ -78,6 +106,23 @@ func (g *Grant) check() error {
 	for _, l := range levels {
 		if l == "" || (l != "*" && strings.ContainsAny(l, "*{}#+")) {
 			return fmt.Errorf("grant on %q: level %q is neither a name nor *", g.Resource, l)
+		}
+	}
+	return nil
+}
+
+func (g *Grant) checkKeys() error {
+	for _, p := range g.Keys {
+		if err := topic.Validate(p); err != nil {
+			return fmt.Errorf("grant on %q: key %w", g.Resource, err)
+		}
+	}
+	if len(g.Keys) == 0 {
+		return nil
+	}
+	for _, a := range g.Actions {
+		if !knowsKeys(a) {
+			return fmt.Errorf("grant on %q: keys limit %q and %q only, not %q", g.Resource, Publish, Subscribe, a)
 		}
 	}
 	return nil

@@ -39,7 +39,8 @@ type Claims struct {
 	KeyID     string // of the signing key
 }
 
-// Allows reports whether a grant covers the action on "tenant/namespace/name". Without a grant it is denied.
+// Allows reports whether a grant covers the action on "tenant/namespace/name". Without a grant it is denied. Of publishing
+// and subscribing it says no more than that some keys may be covered: see AllowsKey and KeyLimits.
 func (c *Claims) Allows(a Action, resource string) bool {
 	for i := range c.Grants {
 		if c.Grants[i].allows(a, resource) {
@@ -47,6 +48,36 @@ func (c *Claims) Allows(a Action, resource string) bool {
 		}
 	}
 	return false
+}
+
+// AllowsKey reports whether a grant covers the action on records of one key, nil for records without one. What has no key is
+// covered by grants without patterns only. It allocates nothing.
+func (c *Claims) AllowsKey(a Action, resource string, key []byte) bool {
+	for i := range c.Grants {
+		if g := &c.Grants[i]; g.allows(a, resource) && g.matchesKey(key) {
+			return true
+		}
+	}
+	return false
+}
+
+// KeyLimits returns the patterns of all grants that cover the action on the resource; who reads by filters may have those
+// that lie within one of them. It is not limited when a grant has no patterns; it is limited to nothing when no grant
+// covers the action. The patterns are not to be changed.
+func (c *Claims) KeyLimits(a Action, resource string) (patterns []string, limited bool) {
+	for i := range c.Grants {
+		g := &c.Grants[i]
+		switch {
+		case !g.allows(a, resource):
+		case len(g.Keys) == 0:
+			return nil, false
+		case patterns == nil:
+			patterns = g.Keys[:len(g.Keys):len(g.Keys)]
+		default:
+			patterns = append(patterns, g.Keys...)
+		}
+	}
+	return patterns, true
 }
 
 // AllowsSome reports whether a grant covers the action on anything in a namespace, be it one name: who holds none has no
