@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"math/big"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -64,72 +65,113 @@ func TestPageSaysWhatTheCodeSays(t *testing.T) {
 	}
 }
 
-// constant evaluates the constant of that name in a file; false when the name stands there for something else.
-func constant(file, name string) (*big.Int, bool, error) {
+// scope is what the names of one file stand for: its constants, and the folders of our packages that it imports.
+type scope struct {
+	consts  map[string]ast.Expr
+	imports map[string]string
+}
+
+const module = "margay.dev/"
+
+func read(file string) (*ast.File, *scope, error) {
 	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
 	if err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
-	consts, seen := map[string]ast.Expr{}, false
-	ast.Inspect(f, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.Ident:
-			seen = seen || n.Name == name
-		case *ast.GenDecl:
-			if n.Tok != token.CONST {
-				break
-			}
-			for _, s := range n.Specs {
-				spec := s.(*ast.ValueSpec)
-				for i, id := range spec.Names {
-					if i < len(spec.Values) {
-						consts[id.Name] = spec.Values[i]
-					}
+	s := &scope{consts: map[string]ast.Expr{}, imports: map[string]string{}}
+	for _, i := range f.Imports {
+		if p, err := strconv.Unquote(i.Path.Value); err == nil && strings.HasPrefix(p, module) {
+			s.imports[path.Base(p)] = filepath.Join("..", "..", strings.TrimPrefix(p, module))
+		}
+	}
+	for _, d := range f.Decls {
+		g, ok := d.(*ast.GenDecl)
+		if !ok || g.Tok != token.CONST {
+			continue
+		}
+		for _, d := range g.Specs {
+			spec := d.(*ast.ValueSpec)
+			for i, id := range spec.Names {
+				if i < len(spec.Values) {
+					s.consts[id.Name] = spec.Values[i]
 				}
 			}
 		}
+	}
+	return f, s, nil
+}
+
+// constant evaluates the constant of that name in a file; false when the name stands there for something else.
+func constant(file, name string) (*big.Int, bool, error) {
+	f, s, err := read(file)
+	if err != nil {
+		return nil, false, err
+	}
+	seen := false
+	ast.Inspect(f, func(n ast.Node) bool {
+		id, ok := n.(*ast.Ident)
+		seen = seen || ok && id.Name == name
 		return true
 	})
 	if !seen {
 		return nil, false, fmt.Errorf("%s has nothing that is called %s", file, name)
 	}
-	e, ok := consts[name]
+	e, ok := s.consts[name]
 	if !ok {
 		return nil, false, nil
 	}
-	v, err := eval(e, consts)
+	v, err := s.eval(e)
 	if err != nil {
 		return nil, false, fmt.Errorf("%s: %s: %w", file, name, err)
 	}
 	return v, true, nil
 }
 
-// eval knows what the constants of limits are made of: numbers, shifts, products and units of time.
-func eval(e ast.Expr, consts map[string]ast.Expr) (*big.Int, error) {
+// elsewhere evaluates a constant of one of our packages.
+func elsewhere(dir, name string) (*big.Int, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		_, s, err := read(file)
+		if err != nil {
+			return nil, err
+		}
+		if e, ok := s.consts[name]; ok {
+			return s.eval(e)
+		}
+	}
+	return nil, fmt.Errorf("%s has no constant %s", dir, name)
+}
+
+// eval knows what the constants of limits are made of: numbers, shifts, products, units of time, and other constants.
+func (s *scope) eval(e ast.Expr) (*big.Int, error) {
 	switch e := e.(type) {
 	case *ast.ParenExpr:
-		return eval(e.X, consts)
+		return s.eval(e.X)
 	case *ast.BasicLit:
-		v, ok := new(big.Int).SetString(e.Value, 0)
-		if !ok {
-			return nil, fmt.Errorf("%s is no whole number", e.Value)
+		if v, ok := new(big.Int).SetString(e.Value, 0); ok {
+			return v, nil
 		}
-		return v, nil
 	case *ast.Ident:
-		if v, ok := consts[e.Name]; ok {
-			return eval(v, consts)
+		if v, ok := s.consts[e.Name]; ok {
+			return s.eval(v)
 		}
 	case *ast.SelectorExpr:
 		known := map[string]time.Duration{"Millisecond": time.Millisecond, "Second": time.Second, "Minute": time.Minute, "Hour": time.Hour}
 		if d, ok := known[e.Sel.Name]; ok {
 			return big.NewInt(int64(d)), nil
 		}
+		if pkg, ok := e.X.(*ast.Ident); ok && s.imports[pkg.Name] != "" {
+			return elsewhere(s.imports[pkg.Name], e.Sel.Name)
+		}
 	case *ast.BinaryExpr:
-		x, err := eval(e.X, consts)
+		x, err := s.eval(e.X)
 		if err != nil {
 			return nil, err
 		}
-		y, err := eval(e.Y, consts)
+		y, err := s.eval(e.Y)
 		if err != nil {
 			return nil, err
 		}
