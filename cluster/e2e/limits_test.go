@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -24,7 +25,7 @@ import (
 func TestAShortWriteLeavesNothing(t *testing.T) {
 	t.Parallel()
 	p := process.Start(t, process.Config{})
-	create(t, p, control.StreamSpec{Name: "short", Shards: new(2)})
+	stream := create(t, p, control.StreamSpec{Name: "short", Shards: new(2)})
 	c := p.Connect(client.WithDeliveryTimeout(patience))
 	pub := c.Publisher("short")
 	here, there := keyOf(0, 2), keyOf(1, 2)
@@ -49,6 +50,9 @@ func TestAShortWriteLeavesNothing(t *testing.T) {
 		t.Errorf("the failed publish is %v, want an error that says what happened", err)
 	}
 	t.Logf("the failed publish: %v", err)
+	if size := bytesOf(t, segments(t, p, stream)); size > 64<<10 {
+		t.Errorf("the segments have %d bytes: half a batch was left in front of what comes", size)
+	}
 	for i := range 5 {
 		value := fmt.Sprintf("there %d", i)
 		keep(publish(t, pub, there, value), value)
@@ -102,6 +106,18 @@ func keyOf(shard uint32, shards int) string {
 		if key := fmt.Sprintf("key-%d", i); hash.Shard([]byte(key), shards) == shard {
 			return key
 		}
+	}
+}
+
+// holdConnections opens connections to the node's HTTP port and says nothing on them.
+func holdConnections(t *testing.T, p *process.Process, n int) {
+	t.Helper()
+	for range n {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(p.HTTP(), "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
 	}
 }
 
@@ -166,6 +182,7 @@ func TestOutOfDescriptors(t *testing.T) {
 	if len(refused) == 0 {
 		t.Errorf("%d shards on %d descriptors: nothing was refused", shards+tooMany, limit)
 	}
+	holdConnections(t, p, 200) // descriptors too, and anybody can take them
 	publishMany(2)
 	p.Kill()
 
