@@ -5,6 +5,7 @@ package ingress
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +28,8 @@ const linger = 100 * time.Millisecond
 type conn struct {
 	srv      *Server
 	c        session.Conn
+	id       string                      // in the log
+	log      atomic.Pointer[slog.Logger] // names the connection, and its subject once that is known
 	inflight *semaphore.Weighted
 	claims   atomic.Pointer[token.Claims]
 	hello    atomic.Bool
@@ -42,7 +45,12 @@ type conn struct {
 }
 
 func newConn(s *Server, c session.Conn) *conn {
-	return &conn{srv: s, c: c, inflight: semaphore.NewWeighted(s.cfg.InFlightConnection), cancels: map[*session.Lane]context.CancelCauseFunc{}, open: map[*session.Lane]struct{}{}}
+	cn := &conn{srv: s, c: c, inflight: semaphore.NewWeighted(s.cfg.InFlightConnection), cancels: map[*session.Lane]context.CancelCauseFunc{}, open: map[*session.Lane]struct{}{}}
+	id, l := s.named(c)
+	cn.id = id
+	cn.log.Store(l)
+	l.Debug("connected")
+	return cn
 }
 
 // serve runs until the connection ends.
@@ -81,6 +89,7 @@ func (c *conn) serve(ctx context.Context) {
 	c.mu.Unlock()
 	cancel()
 	c.close(code.Closed, "")
+	c.ended()
 	c.lanes.Wait()
 }
 
@@ -171,11 +180,13 @@ func (c *conn) authenticate(tok string) (*wire.AuthOk, error) {
 	}
 	if err != nil {
 		c.srv.metrics.authFailures.Inc()
+		c.srv.sampled(c.log.Load(), slog.LevelInfo, "token refused", "error", err)
 		return nil, code.New(code.Unauthenticated, "the token is not valid")
 	}
 	left := claims.ExpiresAt.Sub(c.srv.cfg.Wall())
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.known(claims.Subject)
 	c.claims.Store(claims)
 	c.c.SetMaxFrame(wire.MaxFrame)
 	c.expiry.Stop()

@@ -38,6 +38,7 @@ func (l *lane) subscribe(ctx context.Context, h wire.Header, body []byte) error 
 	}
 	l.conn.lanes.Go(l.watch)
 	if end := sub.Serve(ctx); end != nil {
+		l.conn.subscriptionEnded(f.Log, end)
 		_ = l.lane.Write(wire.AppendFrame(nil, h.Corr, end)) // a broken lane tells its client enough
 	}
 	return errLaneDone
