@@ -25,11 +25,20 @@ type entry struct {
 	kind  entryKind
 	shard *shardState
 	batch batch.Batch
+	slice batch.Slice // in place of a batch
 	// Records from to to (exclusive) of the batch are for the reader; of a gap, the range; progress goes to to.
 	from, to   uint64
 	generation uint64
 	reason     GapReason
 	cost       int64
+}
+
+// appendTime is when the records were appended, in Unix microseconds.
+func (e *entry) appendTime() int64 {
+	if e.slice != nil {
+		return e.slice.AppendTime()
+	}
+	return e.batch.AppendTime()
 }
 
 // inbox is the bounded queue between a subscription's connection and its reader. When it is full, the connection is

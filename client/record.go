@@ -56,6 +56,8 @@ const (
 	GapCut = GapReason(wire.GapCut)
 	// GapAcceptedLoss: an operator accepted their loss in a repair.
 	GapAcceptedLoss = GapReason(wire.GapAcceptedLoss)
+	// GapUnreadable: their producer compressed them in a way that nobody can undo.
+	GapUnreadable = GapReason(wire.GapUnreadable)
 )
 
 // String returns the word for the reason.
@@ -69,6 +71,8 @@ func (r GapReason) String() string {
 		return "cut"
 	case GapAcceptedLoss:
 		return "accepted_loss"
+	case GapUnreadable:
+		return "unreadable"
 	}
 	return "unknown"
 }

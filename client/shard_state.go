@@ -54,20 +54,34 @@ func (s *shardState) place(at wire.Started, untilMark bool) {
 
 // deliver takes a batch; ok is false when nothing in it is new.
 func (s *shardState) deliver(b batch.Batch, size int) (e entry, ok bool) {
-	from, to := max(b.BaseOffset(), s.receive), b.NextOffset()
-	if s.over || b.IsControl() || to <= s.receive {
+	if b.IsControl() {
 		return entry{}, false
 	}
-	s.receive, s.received = to, b.Generation()
+	e, ok = s.take(b.BaseOffset(), b.NextOffset(), b.Generation(), size)
+	e.batch = b
+	return e, ok
+}
+
+// deliverSlice takes a slice, which speaks for all offsets of its source.
+func (s *shardState) deliverSlice(b batch.Slice, size int) (e entry, ok bool) {
+	e, ok = s.take(b.BaseOffset(), b.NextOffset(), b.Generation(), size)
+	e.slice = b
+	return e, ok
+}
+
+func (s *shardState) take(base, next, generation uint64, size int) (e entry, ok bool) {
+	from, to := max(base, s.receive), next
+	if s.over || to <= s.receive {
+		return entry{}, false
+	}
+	s.receive, s.received = to, generation
 	if s.bounded && to >= s.end {
 		to, s.over = s.end, true
 	}
 	if from >= to {
 		return entry{}, false
 	}
-	return entry{
-		kind: entryRecords, shard: s, batch: b, from: from, to: to, generation: b.Generation(), cost: int64(size),
-	}, true
+	return entry{kind: entryRecords, shard: s, from: from, to: to, generation: generation, cost: int64(size)}, true
 }
 
 // skip takes a range that will not come.

@@ -48,6 +48,7 @@ type subscribeConfig struct {
 	position      *position
 	starts        int // how many options said where to start
 	shards        []uint32
+	filters       []wire.Filter
 	policy        Policy
 	queueRecords  uint32
 	queueBytes    uint32
@@ -120,6 +121,33 @@ func FromPosition(token string) SubscribeOption {
 // Shards subscribes to the shards named only. Default: all.
 func Shards(shards ...uint32) SubscribeOption {
 	return subscribeOption(func(s *subscribeConfig) { s.shards = append(s.shards, shards...) })
+}
+
+// Keys lets through the records whose key matches one of the topic patterns: "/" divides levels, "+" stands for one level, a
+// last "#" for all that follow or none, so that device/+/telemetry works. The broker filters: what does not match is not
+// sent. Records without a key match nothing. With several filters a record comes once, however many it matches. Default:
+// all records.
+func Keys(patterns ...string) SubscribeOption { return filters(wire.FilterPattern, patterns) }
+
+// KeyExact lets through the records of these keys. See Keys.
+func KeyExact(keys ...string) SubscribeOption { return filters(wire.FilterExact, keys) }
+
+// KeyPrefix lets through the records whose key begins with one of the prefixes, byte for byte. See Keys.
+func KeyPrefix(prefixes ...string) SubscribeOption { return filters(wire.FilterPrefix, prefixes) }
+
+func filters(kind wire.FilterKind, values []string) SubscribeOption {
+	return subscribeOption(func(s *subscribeConfig) {
+		for _, v := range values {
+			f := wire.Filter{Kind: kind, Value: v}
+			if err := f.Validate(); err != nil {
+				s.problems = append(s.problems, err)
+			}
+			s.filters = append(s.filters, f)
+		}
+		if len(s.filters) > wire.MaxFilters {
+			s.problems = append(s.problems, fmt.Errorf("%d filters: at most %d", len(s.filters), wire.MaxFilters))
+		}
+	})
 }
 
 // Overflow says what the broker does when the subscription's queue there is full.

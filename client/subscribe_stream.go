@@ -232,6 +232,7 @@ func (s *Subscription) open(ctx context.Context) (*subscribeStream, error) {
 func (s *Subscription) subscribe(lane *session.Lane) error {
 	req := &wire.Subscribe{
 		Log: s.log, Policy: s.policy(), QueueRecords: s.cfg.queueRecords, QueueBytes: s.cfg.queueBytes, UntilMark: s.cfg.untilMark,
+		Filters: s.cfg.filters,
 	}
 	for _, sh := range s.shards {
 		if !sh.over {
@@ -251,7 +252,7 @@ func (s *Subscription) subscribe(lane *session.Lane) error {
 		return frames.Unexpected(h, "subscribe")
 	}
 	var ok wire.Subscribed
-	if err := ok.Parse(body); err != nil {
+	if err := wire.ParseFrame(h, &ok, body); err != nil {
 		return err
 	}
 	return s.place(&ok, len(req.Shards))
@@ -293,9 +294,10 @@ func (s *Subscription) receive(st *subscribeStream) error {
 		if err != nil {
 			return err
 		}
-		if h.Type == wire.TypeDeliver {
-			err = s.receiveBatch(st, h)
-		} else {
+		switch h.Type {
+		case wire.TypeDeliver, wire.TypeDeliverSlice:
+			err = s.receiveBatches(st, h)
+		default:
 			if h.Size > frames.MaxSmall {
 				return code.New(code.Protocol, "frame %s: body of %d bytes", h.Type, h.Size)
 			}
@@ -311,7 +313,7 @@ func (s *Subscription) receive(st *subscribeStream) error {
 	return nil
 }
 
-func (s *Subscription) receiveBatch(st *subscribeStream, h wire.Header) error {
+func (s *Subscription) receiveBatches(st *subscribeStream, h wire.Header) error {
 	// Not read before there is room: so a slow reader holds the broker's queue, not this process's memory.
 	if err := s.inbox.waitRoom(s.ctx, int64(h.Size)); err != nil {
 		return err
@@ -320,23 +322,49 @@ func (s *Subscription) receiveBatch(st *subscribeStream, h wire.Header) error {
 	if err := st.lane.ReadBody(body); err != nil {
 		return err
 	}
+	if h.Type == wire.TypeDeliverSlice {
+		var d wire.DeliverSlice
+		if err := d.Parse(body); err != nil {
+			return err
+		}
+		return s.receiveAll(d.Shard, d.Mark, d.Slices, func(sh *shardState, rest []byte) (entry, bool, int, error) {
+			b, err := batch.CheckSlice(rest)
+			if err != nil {
+				return entry{}, false, 0, err
+			}
+			e, ok := sh.deliverSlice(b, len(b))
+			return e, ok, len(b), nil
+		})
+	}
 	var d wire.Deliver
 	if err := d.Parse(body); err != nil {
 		return err
 	}
-	sh, i := s.shard(d.Shard)
-	if sh == nil {
-		return code.New(code.Protocol, "a delivery of shard %d, which was not asked for", d.Shard)
-	}
-	s.marks[i].Store(d.Mark)
-	// A live delivery holds one batch, one from the log as many as lay together there.
-	for rest := d.Batch; len(rest) > 0; {
+	return s.receiveAll(d.Shard, d.Mark, d.Batch, func(sh *shardState, rest []byte) (entry, bool, int, error) {
 		b, err := batch.CheckStored(rest)
 		if err != nil {
-			return code.New(code.CorruptBatch, "a delivery of shard %d behind offset %d: %w", d.Shard, sh.receive, err)
+			return entry{}, false, 0, err
 		}
-		rest = rest[len(b):]
-		s.enqueue(sh.deliver(b, len(b)))
+		e, ok := sh.deliver(b, len(b))
+		return e, ok, len(b), nil
+	})
+}
+
+// receiveAll walks what a delivery holds: one batch or slice when it is live, as many as lay together when it comes from
+// the log.
+func (s *Subscription) receiveAll(shard uint32, mark uint64, rest []byte, next func(*shardState, []byte) (entry, bool, int, error)) error {
+	sh, i := s.shard(shard)
+	if sh == nil {
+		return code.New(code.Protocol, "a delivery of shard %d, which was not asked for", shard)
+	}
+	s.marks[i].Store(mark)
+	for len(rest) > 0 {
+		e, ok, n, err := next(sh, rest)
+		if err != nil {
+			return code.New(code.CorruptBatch, "a delivery of shard %d behind offset %d: %w", shard, sh.receive, err)
+		}
+		rest = rest[n:]
+		s.enqueue(e, ok)
 	}
 	return nil
 }

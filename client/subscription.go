@@ -40,6 +40,7 @@ type Subscription struct {
 	turn    sync.Mutex // held by the reader for one record; guards what follows and the reader's side of the shards
 	current entry
 	records batch.Reader
+	sliced  batch.SliceReader // in place of records while current is a slice
 	reading bool
 	broken  *Error // a batch that cannot be read: the end
 }
@@ -153,6 +154,7 @@ func (s *Subscription) pull(rec *Record) (bool, *Error) {
 			s.reading = false
 			s.current = entry{}
 			s.records.Reset(nil)
+			s.sliced.Reset(nil)
 		}
 		e, ok := s.inbox.take()
 		if !ok {
@@ -161,7 +163,11 @@ func (s *Subscription) pull(rec *Record) (bool, *Error) {
 		switch e.kind {
 		case entryRecords:
 			s.current, s.reading = e, true
-			s.records.Reset(e.batch)
+			if e.slice != nil {
+				s.sliced.Reset(e.slice)
+			} else {
+				s.records.Reset(e.batch)
+			}
 		case entryGap:
 			e.shard.told(&e)
 		case entryProgress:
@@ -178,14 +184,13 @@ func (s *Subscription) decode(rec *Record) (bool, *Error) {
 	e := &s.current
 	for {
 		var b batch.Record
-		ok, err := s.records.Next(&b)
+		ok, offset, err := s.nextStored(&b)
 		if err != nil {
 			return false, code.New(code.CorruptBatch, "read %s shard %d behind offset %d: %w", s.name, e.shard.id, e.shard.next, err)
 		}
 		if !ok {
 			return false, nil
 		}
-		offset := s.records.Offset()
 		if offset < e.from || offset >= e.to {
 			continue
 		}
@@ -194,13 +199,22 @@ func (s *Subscription) decode(rec *Record) (bool, *Error) {
 		}
 		*rec = Record{
 			Key: b.Key, Value: b.Value, Headers: b.Headers, Timestamp: time.UnixMicro(b.Timestamp), Delay: b.Delay, TTL: b.TTL,
-			Shard: e.shard.id, Offset: offset, Generation: e.generation, AppendTime: time.UnixMicro(e.batch.AppendTime()),
+			Shard: e.shard.id, Offset: offset, Generation: e.generation, AppendTime: time.UnixMicro(e.appendTime()),
 			Gap: e.shard.gap,
 		}
 		e.shard.gap = nil
 		e.shard.next, e.shard.generation = offset+1, e.generation
 		return true, nil
 	}
+}
+
+func (s *Subscription) nextStored(rec *batch.Record) (ok bool, offset uint64, err error) {
+	if s.current.slice != nil {
+		ok, err = s.sliced.Next(rec)
+		return ok, s.sliced.Offset(), err
+	}
+	ok, err = s.records.Next(rec)
+	return ok, s.records.Offset(), err
 }
 
 // Position returns a token of where the reader stands: behind the last record that Records gave, in every shard. Give it

@@ -17,6 +17,8 @@ const (
 	GapCut GapReason = 3
 	// GapAcceptedLoss: an operator accepted their loss in a repair.
 	GapAcceptedLoss GapReason = 4
+	// GapUnreadable: their producer compressed them in a way that nobody can undo.
+	GapUnreadable GapReason = 5
 )
 
 // Gap says that the records in [From, To) will not come. It stands before the delivery that follows it.
@@ -46,7 +48,7 @@ func (f *Gap) Parse(body []byte) error {
 	f.Shard = c.u32()
 	f.From = c.u64()
 	f.To = c.u64()
-	f.Reason = GapReason(c.enum(uint8(GapAcceptedLoss)))
+	f.Reason = GapReason(c.enum(uint8(GapUnreadable)))
 	if f.From >= f.To || f.Reason == 0 {
 		c.fail(ErrValue)
 	}

@@ -5,27 +5,24 @@
 package fanout
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
-)
 
-// Envelope is one committed record batch, encoded once as the frame that every subscriber is sent.
-type Envelope struct {
-	Frame      []byte
-	Shard      uint32
-	Sequence   uint64 // of the batch
-	BaseOffset uint64
-	NextOffset uint64
-}
+	"margay.dev/wire/batch"
+)
 
 // Hub is the live end of one shard: what was committed below its position has been offered to its queues.
 type Hub struct {
 	shard uint32
 
-	mu     sync.Mutex
-	pos    Position
-	queues []*Queue
-	ended  *End
+	mu       sync.Mutex
+	pos      Position
+	plain    group             // queues that take everything
+	filtered map[string]*group // by the name of their selection
+	index    *index            // over filtered
+	touched  []*group
+	ended    *End
 
 	position atomic.Uint64 // pos.Sequence, for a reader that is catching up
 }
@@ -38,7 +35,7 @@ type End struct{ Err error }
 
 // NewHub starts the live end of a shard at pos, the first batch and record that are not committed.
 func NewHub(shard uint32, pos Position) *Hub {
-	h := &Hub{shard: shard, pos: pos}
+	h := &Hub{shard: shard, pos: pos, filtered: map[string]*group{}, index: newIndex()}
 	h.position.Store(pos.Sequence)
 	return h
 }
@@ -57,37 +54,136 @@ func (h *Hub) Position() Position {
 func (h *Hub) Subscribers() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.queues)
+	n := len(h.plain.queues)
+	for _, g := range h.filtered {
+		n += len(g.queues)
+	}
+	return n
 }
 
-// Publish offers what was just committed to every live queue and moves the hub to next.
-func (h *Hub) Publish(envs []*Envelope, next Position) {
+// Publish offers what was just committed to every live queue that selects it and moves the hub to next. Now
+// (us) is what expiry is measured by.
+func (h *Hub) Publish(envs []*Envelope, next Position, now int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(envs) > 0 {
-		stay := h.queues[:0]
-		for _, q := range h.queues {
-			if q.offer(h.shard, envs) {
-				stay = append(stay, q)
-			}
-		}
-		clear(h.queues[len(stay):])
-		h.queues = stay
+	for _, e := range envs {
+		h.sort(e, now)
 	}
+	h.hand(&h.plain)
+	for i, g := range h.touched {
+		h.hand(g)
+		h.touched[i] = nil
+		if len(g.queues) == 0 {
+			h.forget(g)
+		}
+	}
+	h.touched = h.touched[:0]
 	h.pos = next
 	h.position.Store(next.Sequence)
 }
 
-// Join makes q live if it has read the log up to exactly the hub's position. The comparison and the
-// registration are one step: a batch committed in between would be missed or repeated (SB-04).
-func (h *Hub) Join(q *Queue, at uint64) bool {
+// sort adds e, or what is cut of it, to the items of every group that selects some of it. Each record is
+// looked up once, however many selections there are.
+func (h *Hub) sort(e *Envelope, now int64) {
+	scheduled := e.Batch.Scheduled()
+	if !scheduled && len(h.plain.queues) > 0 {
+		h.plain.items = append(h.plain.items, item{envelope: e})
+	}
+	if !scheduled && len(h.filtered) == 0 {
+		return
+	}
+	first := len(h.touched)
+	n := 0
+	hit := func(g *group) {
+		if k := len(g.keep); k > 0 && g.keep[k-1] == n {
+			return // by another of its filters
+		}
+		if len(g.keep) == 0 {
+			h.touched = append(h.touched, g)
+		}
+		g.keep = append(g.keep, n)
+	}
+	var m batch.Meta
+	for metas := e.Batch.Metas(); ; n++ {
+		ok, err := metas.Next(&m)
+		if !ok || err != nil {
+			break // the batch was checked when it came
+		}
+		if scheduled && expired(e.Batch, &m, now) {
+			continue
+		}
+		if scheduled && len(h.plain.queues) > 0 {
+			h.plain.keep = append(h.plain.keep, n)
+		}
+		if m.Key != nil && len(h.filtered) > 0 {
+			h.index.match(m.Key, hit)
+		}
+	}
+	if scheduled {
+		h.plain.take(e)
+	}
+	// A group touched by an earlier batch of this round stands in the list already.
+	rest := h.touched[:first]
+	for _, g := range h.touched[first:] {
+		if len(g.items) == 0 {
+			rest = append(rest, g)
+		}
+		g.take(e)
+	}
+	h.touched = rest
+}
+
+// hand offers a group's items to its queues.
+func (h *Hub) hand(g *group) {
+	if len(g.items) == 0 {
+		return
+	}
+	stay := g.queues[:0]
+	for _, q := range g.queues {
+		if q.offer(h.shard, g.items) {
+			stay = append(stay, q)
+		}
+	}
+	clear(g.queues[len(stay):])
+	g.queues = stay
+	clear(g.items)
+	g.items = g.items[:0]
+}
+
+// join registers q. Called with mu held.
+func (h *Hub) join(q *Queue) {
+	if q.selection == nil {
+		h.plain.queues = append(h.plain.queues, q)
+		return
+	}
+	g := h.filtered[q.selection.name]
+	if g == nil {
+		g = &group{selection: q.selection}
+		h.filtered[q.selection.name] = g
+		h.index.add(g)
+	}
+	g.queues = append(g.queues, q)
+}
+
+// forget drops a group without queues. Called with mu held.
+func (h *Hub) forget(g *group) {
+	if h.filtered[g.selection.name] == g {
+		delete(h.filtered, g.selection.name)
+		h.index.remove(g)
+	}
+}
+
+// Join makes q live if it has read the log up to exactly the hub's position, which is returned. The
+// comparison and the registration are one step: a batch committed in between would be missed or repeated
+// (SB-04).
+func (h *Hub) Join(q *Queue, at uint64) (Position, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ended != nil || at != h.pos.Sequence {
-		return false
+		return Position{}, false
 	}
-	h.queues = append(h.queues, q)
-	return true
+	h.join(q)
+	return h.pos, true
 }
 
 // JoinLatest makes q live at the hub's position and returns it.
@@ -97,19 +193,33 @@ func (h *Hub) JoinLatest(q *Queue) (Position, error) {
 	if h.ended != nil {
 		return Position{}, h.ended.Err
 	}
-	h.queues = append(h.queues, q)
+	h.join(q)
 	return h.pos, nil
+}
+
+// Caught returns the hub's position if q is live and holds nothing: then everything below it has been taken
+// or was not selected, and a subscriber can resume there.
+func (h *Hub) Caught(q *Queue) (Position, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.pos, q.empty()
 }
 
 // Leave takes q out.
 func (h *Hub) Leave(q *Queue) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for i, x := range h.queues {
-		if x == q {
-			h.queues = append(h.queues[:i], h.queues[i+1:]...)
+	g := &h.plain
+	if q.selection != nil {
+		if g = h.filtered[q.selection.name]; g == nil {
 			return
 		}
+	}
+	if i := slices.Index(g.queues, q); i >= 0 {
+		g.queues = slices.Delete(g.queues, i, i+1)
+	}
+	if q.selection != nil && len(g.queues) == 0 {
+		h.forget(g)
 	}
 }
 
@@ -121,10 +231,15 @@ func (h *Hub) Close(err error) {
 		return
 	}
 	h.ended = &End{Err: err}
-	for _, q := range h.queues {
+	for _, q := range h.plain.queues {
 		q.end(h.shard, err)
 	}
-	h.queues = nil
+	for _, g := range h.filtered {
+		for _, q := range g.queues {
+			q.end(h.shard, err)
+		}
+	}
+	h.plain.queues, h.filtered, h.index = nil, map[string]*group{}, newIndex()
 }
 
 // Err is why the hub ended, nil while it is live.

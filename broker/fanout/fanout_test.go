@@ -9,11 +9,28 @@ import (
 	"testing"
 
 	"margay.dev/broker/fanout"
+	"margay.dev/wire"
+	"margay.dev/wire/batch"
 )
 
-// env is a batch of one record at offset n, whose sequence is n too.
+// env is a batch of one record of 60 bytes at offset n, whose sequence is n too.
 func env(n uint64) *fanout.Envelope {
-	return &fanout.Envelope{Frame: make([]byte, 100), Sequence: n, BaseOffset: n, NextOffset: n + 1}
+	return envelope(n, batch.Record{Value: make([]byte, 60), Timestamp: 1})
+}
+
+func envelope(n uint64, recs ...batch.Record) *fanout.Envelope {
+	bl := batch.NewBuilder(batch.Limits{})
+	for _, r := range recs {
+		if err := bl.Add(r); err != nil {
+			panic(err)
+		}
+	}
+	b, err := bl.Build(0, 0, batch.None)
+	if err != nil {
+		panic(err)
+	}
+	b.Assign(batch.Assigned{Sequence: n, BaseOffset: n, Generation: 1, AppendTime: 1_000_000})
+	return &fanout.Envelope{Frame: wire.AppendFrame(nil, 0, &wire.Deliver{Batch: b}), Batch: b}
 }
 
 func publish(h *fanout.Hub, from, to uint64) {
@@ -21,17 +38,22 @@ func publish(h *fanout.Hub, from, to uint64) {
 	for n := from; n < to; n++ {
 		envs = append(envs, env(n))
 	}
-	h.Publish(envs, fanout.Position{Sequence: to, Offset: to})
+	h.Publish(envs, fanout.Position{Sequence: to, Offset: to}, 0)
+}
+
+func join(h *fanout.Hub, q *fanout.Queue, at uint64) bool {
+	_, ok := h.Join(q, at)
+	return ok
 }
 
 func offsets(q *fanout.Queue) (out []uint64, left []uint32, ended map[uint32]error) {
 	var t fanout.Taken
 	for {
 		q.Take(&t, 250)
-		for _, e := range t.Envelopes {
-			out = append(out, e.BaseOffset)
+		for _, d := range t.Deliveries {
+			out = append(out, d.BaseOffset)
 		}
-		if len(t.Envelopes) == 0 || t.Left != nil || t.Ended != nil {
+		if len(t.Deliveries) == 0 || t.Left != nil || t.Ended != nil {
 			return out, t.Left, t.Ended
 		}
 	}
@@ -49,13 +71,13 @@ func TestPolicies(t *testing.T) {
 		{fanout.Disconnect, "[0 1 2 3]", true},
 	} {
 		h := fanout.NewHub(0, fanout.Position{})
-		q := fanout.NewQueue(fanout.Limits{Records: 4}, c.policy)
-		if !h.Join(q, 0) {
+		q := fanout.NewQueue(fanout.Limits{Records: 4}, c.policy, nil)
+		if !join(h, q, 0) {
 			t.Fatal("no join at the hub's position")
 		}
 		publish(h, 0, 6)
 		publish(h, 6, 10)
-		if r, b := q.Depth(); r > 4 || b > 400 {
+		if r, b := q.Depth(); r > 4 || b > 4*250 {
 			t.Errorf("policy %d: the queue holds %d records, %d bytes", c.policy, r, b)
 		}
 		got, left, _ := offsets(q)
@@ -71,7 +93,7 @@ func TestPolicies(t *testing.T) {
 // A batch larger than the whole queue still goes through an empty one.
 func TestOversizedBatch(t *testing.T) {
 	h := fanout.NewHub(0, fanout.Position{})
-	q := fanout.NewQueue(fanout.Limits{Bytes: 10}, fanout.DropNew)
+	q := fanout.NewQueue(fanout.Limits{Bytes: 10}, fanout.DropNew, nil)
 	h.Join(q, 0)
 	publish(h, 0, 2)
 	if got, _, _ := offsets(q); fmt.Sprint(got) != "[0]" {
@@ -81,7 +103,7 @@ func TestOversizedBatch(t *testing.T) {
 
 func TestEndIsToldBehindWhatWasQueued(t *testing.T) {
 	h := fanout.NewHub(3, fanout.Position{})
-	q := fanout.NewQueue(fanout.Limits{}, fanout.DropNew)
+	q := fanout.NewQueue(fanout.Limits{}, fanout.DropNew, nil)
 	h.Join(q, 0)
 	publish(h, 0, 5)
 	why := errors.New("moved")
@@ -90,7 +112,7 @@ func TestEndIsToldBehindWhatWasQueued(t *testing.T) {
 	if len(got) != 5 || !errors.Is(ended[3], why) {
 		t.Fatalf("took %v, ended %v", got, ended)
 	}
-	if h.Join(q, 5) {
+	if join(h, q, 5) {
 		t.Fatal("joined a hub that ended")
 	}
 }
@@ -100,13 +122,13 @@ func TestEndIsToldBehindWhatWasQueued(t *testing.T) {
 func TestJoinOnlyAtThePosition(t *testing.T) {
 	h := fanout.NewHub(0, fanout.Position{})
 	publish(h, 0, 10)
-	q := fanout.NewQueue(fanout.Limits{}, fanout.DropNew)
+	q := fanout.NewQueue(fanout.Limits{}, fanout.DropNew, nil)
 	for _, at := range []uint64{0, 9, 11} {
-		if h.Join(q, at) {
+		if join(h, q, at) {
 			t.Fatalf("a queue that stands at %d joined a hub at 10", at)
 		}
 	}
-	if !h.Join(q, 10) {
+	if !join(h, q, 10) {
 		t.Fatal("a queue that stands at the hub's position did not join")
 	}
 }
@@ -119,7 +141,7 @@ func TestJoinWithoutGapOrRepeat(t *testing.T) {
 	var wg sync.WaitGroup
 	for r := range readers {
 		wg.Go(func() {
-			q := fanout.NewQueue(fanout.Limits{Records: 8}, fanout.CatchUp)
+			q := fanout.NewQueue(fanout.Limits{Records: 8}, fanout.CatchUp, nil)
 			next := uint64(r * 100)
 			live := false
 			for next < total {
@@ -128,7 +150,7 @@ func TestJoinWithoutGapOrRepeat(t *testing.T) {
 						next++ // read one from the log
 						continue
 					}
-					live = h.Join(q, next)
+					live = join(h, q, next)
 					continue
 				}
 				<-q.Ready()
@@ -156,14 +178,14 @@ func BenchmarkFanOut(b *testing.B) {
 			h := fanout.NewHub(0, fanout.Position{})
 			queues := make([]*fanout.Queue, subs)
 			for i := range queues {
-				queues[i] = fanout.NewQueue(fanout.Limits{}, fanout.DropNew)
+				queues[i] = fanout.NewQueue(fanout.Limits{}, fanout.DropNew, nil)
 				h.Join(queues[i], 0)
 			}
 			envs := []*fanout.Envelope{env(0)}
 			var t fanout.Taken
 			b.ReportAllocs()
 			for b.Loop() {
-				h.Publish(envs, fanout.Position{})
+				h.Publish(envs, fanout.Position{}, 0)
 				for _, q := range queues {
 					q.Take(&t, 1<<20)
 				}

@@ -477,7 +477,33 @@ func TestPowerCutAtAnyMoment(t *testing.T) {
 			}
 			r := start(t, mem, p)
 			checkAcked(t, r.shard(l.ID, 0), a)
+			if len(a.acks) < 10 {
+				t.Errorf("only %d records were acknowledged: the test has not reached what it tests", len(a.acks))
+			}
 		})
+	}
+}
+
+// A log of fsync interval is flushed within it, though nothing more comes.
+func TestFsyncInterval(t *testing.T) {
+	mem := memfs.New(rand.New(rand.NewPCG(1, 1)))
+	var syncs atomic.Int64
+	fs := faultfs.Wrap(mem, &faultfs.Rule{Ops: []faultfs.Op{faultfs.Sync}, Hook: func(faultfs.Call) { syncs.Add(1) }})
+	l := aLog(func(l *control.Log) { l.Fsync, l.FsyncInterval = control.FsyncInterval, 20*time.Millisecond })
+	r := start(t, fs, newPlane(l))
+	a := newAnswers()
+	for i := range uint64(3) {
+		before := syncs.Load()
+		if err := r.shard(l.ID, 0).Submit(request(t, a, i)); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "an answer", func() bool { return a.n.Load() == int64(i)+1 })
+		if i > 0 && a.acks[i].Flushed {
+			t.Error("the answer says flushed and did not wait for it")
+		}
+		if i > 0 { // the first was flushed with its opening
+			eventually(t, "a flush", func() bool { return syncs.Load() > before })
+		}
 	}
 }
 
@@ -526,6 +552,35 @@ func TestFullDisk(t *testing.T) {
 	r.stop()
 	r = start(t, mem, r.plane)
 	checkAcked(t, r.shard(l.ID, 0), a)
+}
+
+// RT-05: a node starts on a disk without a free byte and serves what it has.
+func TestStartOnFullDisk(t *testing.T) {
+	mem := memfs.New(rand.New(rand.NewPCG(1, 1)))
+	l := aLog(nil)
+	p := newPlane(l)
+	r := start(t, mem, p)
+	a := newAnswers()
+	for i := range uint64(50) {
+		if err := r.shard(l.ID, 0).Submit(request(t, a, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the answers", func() bool { return a.n.Load() == 50 })
+	r.stop()
+	mem.SetCapacity(1)
+	r = start(t, mem, p)
+	s := r.shard(l.ID, 0)
+	checkAcked(t, s, a)
+	if err := s.Submit(request(t, a, 50)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a refusal", func() bool { return a.n.Load() == 51 })
+	if !errors.Is(a.errs[50], code.StorageFull) {
+		t.Errorf("a publish to a full disk: %v", a.errs[50])
+	}
+	mem.SetCapacity(1 << 30)
+	eventually(t, "writes to resume", func() bool { return !r.host.Report().DiskFull })
 }
 
 // PL-12: a log that is deleted is removed from disk on the catalog's word; one that the catalog does not

@@ -38,7 +38,5 @@ func (r *Request) envelope(shardID uint32, mark uint64) *fanout.Envelope {
 	frame := r.Buffer[r.Head-HeadRoom:]
 	d := wire.Deliver{Shard: shardID, Mark: mark, Batch: b}
 	d.AppendHead(frame[:0])
-	return &fanout.Envelope{
-		Frame: frame, Shard: shardID, Sequence: b.Sequence(), BaseOffset: b.BaseOffset(), NextOffset: b.NextOffset(),
-	}
+	return &fanout.Envelope{Frame: frame, Batch: b, Shard: shardID, Mark: mark}
 }

@@ -64,6 +64,9 @@ func (s *Shard) Hub() *fanout.Hub { return s.hub }
 // View is the shard's state as of its last step.
 func (s *Shard) View() shard.View { return *s.view.Load() }
 
+// Now is the shard's time (us), by which records expire: never below the last append's.
+func (s *Shard) Now() int64 { return max(s.host.now(), s.View().LastAppend) }
+
 // Memory says whether the log is held in memory only.
 func (s *Shard) Memory() bool { return s.cfg.Memory }
 
@@ -324,7 +327,7 @@ func (s *Shard) deliver() {
 			}
 		}
 		s.publishView()
-		s.hub.Publish(envs, fanout.Position{Sequence: v.Mark, Offset: v.Ceiling})
+		s.hub.Publish(envs, fanout.Position{Sequence: v.Mark, Offset: v.Ceiling}, s.Now())
 	}
 	if s.eff.Drop > 0 {
 		s.drop(s.eff.Drop)

@@ -5,7 +5,6 @@ package ingress
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,8 +27,6 @@ const linger = 100 * time.Millisecond
 type conn struct {
 	srv      *Server
 	c        session.Conn
-	id       string                      // in the log
-	log      atomic.Pointer[slog.Logger] // names the connection, and its subject once that is known
 	inflight *semaphore.Weighted
 	claims   atomic.Pointer[token.Claims]
 	hello    atomic.Bool
@@ -45,12 +42,7 @@ type conn struct {
 }
 
 func newConn(s *Server, c session.Conn) *conn {
-	cn := &conn{srv: s, c: c, inflight: semaphore.NewWeighted(s.cfg.InFlightConnection), cancels: map[*session.Lane]context.CancelCauseFunc{}, open: map[*session.Lane]struct{}{}}
-	id, l := s.named(c)
-	cn.id = id
-	cn.log.Store(l)
-	l.Debug("connected")
-	return cn
+	return &conn{srv: s, c: c, inflight: semaphore.NewWeighted(s.cfg.InFlightConnection), cancels: map[*session.Lane]context.CancelCauseFunc{}, open: map[*session.Lane]struct{}{}}
 }
 
 // serve runs until the connection ends.
@@ -89,7 +81,6 @@ func (c *conn) serve(ctx context.Context) {
 	c.mu.Unlock()
 	cancel()
 	c.close(code.Closed, "")
-	c.ended()
 	c.lanes.Wait()
 }
 
@@ -180,13 +171,11 @@ func (c *conn) authenticate(tok string) (*wire.AuthOk, error) {
 	}
 	if err != nil {
 		c.srv.metrics.authFailures.Inc()
-		c.srv.sampled(c.log.Load(), slog.LevelInfo, "token refused", "error", err)
 		return nil, code.New(code.Unauthenticated, "the token is not valid")
 	}
 	left := claims.ExpiresAt.Sub(c.srv.cfg.Wall())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.known(claims.Subject)
 	c.claims.Store(claims)
 	c.c.SetMaxFrame(wire.MaxFrame)
 	c.expiry.Stop()

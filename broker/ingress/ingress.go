@@ -51,9 +51,6 @@ type Server struct {
 	inflight *semaphore.Weighted
 	metrics  *metrics
 
-	ids       *connIDs
-	strangers sampler
-
 	mu    sync.Mutex
 	conns map[*conn]struct{}
 	wg    sync.WaitGroup
@@ -91,7 +88,7 @@ func New(cfg Config) *Server {
 	}
 	return &Server{
 		cfg: cfg, log: cfg.Logger, inflight: semaphore.NewWeighted(cfg.InFlightBroker),
-		metrics: newMetrics(cfg.Registerer), conns: map[*conn]struct{}{}, ids: newConnIDs(),
+		metrics: newMetrics(cfg.Registerer), conns: map[*conn]struct{}{},
 	}
 }
 
@@ -123,7 +120,6 @@ func (s *Server) accept(ctx context.Context, c session.Conn) {
 	s.mu.Unlock()
 	if n >= s.cfg.MaxConnections {
 		s.metrics.refused.Inc()
-		s.sampled(s.log, slog.LevelWarn, "connection refused: there are as many as there may be", "remote", c.RemoteAddr().String(), "limit", s.cfg.MaxConnections)
 		s.wg.Go(func() {
 			_ = c.Close(code.TooMany, "the broker has as many connections as it may") // the peer is told; nothing else can be done
 		})

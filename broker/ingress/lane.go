@@ -5,7 +5,6 @@ package ingress
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -30,10 +29,11 @@ type lane struct {
 	control bool
 
 	// What the last publish was allowed with: the same three pointers mean the same answer.
-	seenMap    *router.Map
-	seenClaims *token.Claims
-	seenID     batch.LogID
-	seenErr    error
+	seenMap     *router.Map
+	seenClaims  *token.Claims
+	seenID      batch.LogID
+	seenErr     error
+	seenLimited bool // to some keys
 
 	mu  sync.Mutex
 	out []byte // answers of a commit under way
@@ -65,7 +65,6 @@ var errLaneDone = errors.New("lane done")
 func (l *lane) broken(err error) {
 	if errors.Is(err, code.Protocol) {
 		l.conn.srv.metrics.protocolErrors.Inc()
-		l.conn.srv.sampled(l.conn.log.Load(), slog.LevelWarn, "the peer broke the protocol", "error", err)
 		l.conn.close(code.Protocol, err.Error())
 	}
 }
@@ -124,7 +123,7 @@ func (l *lane) skip(h wire.Header, err error) error {
 
 // reply parses a request, asks for its answer and sends that or the error.
 func reply[F wire.Frame](l *lane, h wire.Header, body []byte, f F, answer func(F) (wire.Frame, error)) error {
-	if err := f.Parse(body); err != nil {
+	if err := wire.ParseFrame(h, f, body); err != nil {
 		return l.lane.Send(frameError(h.Corr, badFrame(err)))
 	}
 	a, err := answer(f)
@@ -148,6 +147,9 @@ func badFrame(err error) error {
 	return code.New(code.BadRequest, "the frame cannot be read: %w", err)
 }
 
+// served is what this broker has built: a client must not ask for more.
+const served = wire.FeatureStreams | wire.FeatureFilters
+
 func (l *lane) hello(f *wire.Hello) (wire.Frame, error) {
 	if f.VersionMin > wire.Version || f.VersionMax < wire.Version {
 		return nil, code.New(code.Unsupported, "the client speaks versions %d to %d, this broker %d", f.VersionMin, f.VersionMax, wire.Version)
@@ -155,7 +157,7 @@ func (l *lane) hello(f *wire.Hello) (wire.Frame, error) {
 	l.conn.hello.Store(true)
 	cfg := &l.conn.srv.cfg
 	return &wire.HelloOk{
-		Version: wire.Version, Features: f.Features & wire.AllFeatures, Node: cfg.Node, Cluster: cfg.Cluster,
+		Version: wire.Version, Features: f.Features & served, Node: cfg.Node, Cluster: cfg.Cluster,
 		Limits: wire.Limits{
 			MaxFrame: wire.MaxFrame, MaxBatch: batch.MaxBatch, MaxRecord: batch.MaxRecord, MaxKey: batch.MaxKey,
 			MaxHeaderBytes: batch.MaxHeaderBytes, MaxHeaders: batch.MaxHeaders, MaxInFlight: uint32(min(cfg.InFlightConnection, 1<<31)),

@@ -59,8 +59,11 @@ func (l *lane) release(n int64) {
 // submit checks a publish and gives it to its shard, which answers it.
 func (l *lane) submit(h wire.Header, buf []byte) error {
 	var f wire.Publish
-	if err := f.Parse(buf); err != nil {
+	if err := wire.ParseFrame(h, &f, buf); err != nil {
 		return badFrame(err)
+	}
+	if len(f.Conditions) > 0 {
+		return code.New(code.Unsupported, "conditions are not served")
 	}
 	m := l.conn.srv.cfg.Table.Load()
 	if err := l.mayPublish(m, f.Log); err != nil {
@@ -74,8 +77,11 @@ func (l *lane) submit(h wire.Header, buf []byte) error {
 	if err != nil {
 		return batchError(err)
 	}
+	if err := l.mayPublishKeys(m, f.Log, b); err != nil {
+		return err
+	}
 	r := &host.Request{
-		Buffer: buf, Head: wire.PublishHead, Correlation: h.Corr, Lane: l,
+		Buffer: buf, Head: f.Head(), Correlation: h.Corr, Lane: l,
 		Publish: shard.Publish{Batch: b, Previous: f.Previous, Level: shard.AckLevel(f.Ack)},
 	}
 	if f.TimeoutMs > 0 {
@@ -94,9 +100,29 @@ func (l *lane) mayPublish(m *router.Map, id batch.LogID) error {
 	if l.seenMap != m || l.seenClaims != claims || l.seenID != id {
 		rl, found := m.ByID(router.LogID(id))
 		l.seenMap, l.seenClaims, l.seenID = m, claims, id
-		l.seenErr = l.allow(rl, found, token.Publish)
+		if l.seenErr = l.allow(rl, found, token.Publish); l.seenErr == nil {
+			_, l.seenLimited = claims.KeyLimits(token.Publish, rl.Name)
+		}
 	}
 	return l.seenErr
+}
+
+// mayPublishKeys holds each record to what the token grants of the log's keys. Most tokens grant all of them.
+func (l *lane) mayPublishKeys(m *router.Map, id batch.LogID, b batch.Batch) error {
+	rl, _ := m.ByID(router.LogID(id)) // mayPublish has found it
+	if !l.seenLimited {
+		return nil
+	}
+	var meta batch.Meta
+	for metas := b.Metas(); ; {
+		ok, err := metas.Next(&meta)
+		if err != nil || !ok {
+			return err
+		}
+		if !l.seenClaims.AllowsKey(token.Publish, rl.Name, meta.Key) {
+			return code.New(code.PermissionDenied, "the token does not grant publishing the key %.100q to %s", meta.Key, rl.Name)
+		}
+	}
 }
 
 func batchError(err error) error {
@@ -145,7 +171,6 @@ func (l *lane) Flush() {
 		return
 	}
 	if err := l.lane.Send(l.out); err != nil {
-		l.conn.log.Load().Debug("the lane takes no more answers", "error", err)
 		l.lane.Reset(code.Overloaded)
 	}
 	l.out = l.out[:0]

@@ -4,6 +4,7 @@ package ingress
 
 import (
 	"context"
+	"slices"
 
 	"margay.dev/broker/stream"
 	"margay.dev/router"
@@ -15,8 +16,11 @@ import (
 // subscribe gives the rest of the lane to one subscription.
 func (l *lane) subscribe(ctx context.Context, h wire.Header, body []byte) error {
 	var f wire.Subscribe
-	if err := f.Parse(body); err != nil {
+	if err := wire.ParseFrame(h, &f, body); err != nil {
 		return l.lane.Send(frameError(h.Corr, badFrame(err)))
+	}
+	if f.Durable != "" {
+		return l.lane.Send(frameError(h.Corr, code.New(code.Unsupported, "durable subscriptions are not served")))
 	}
 	m := l.conn.srv.cfg.Table.Load()
 	parts, err := l.parts(m, &f)
@@ -38,7 +42,6 @@ func (l *lane) subscribe(ctx context.Context, h wire.Header, body []byte) error 
 	}
 	l.conn.lanes.Go(l.watch)
 	if end := sub.Serve(ctx); end != nil {
-		l.conn.subscriptionEnded(f.Log, end)
 		_ = l.lane.Write(wire.AppendFrame(nil, h.Corr, end)) // a broken lane tells its client enough
 	}
 	return errLaneDone
@@ -48,6 +51,9 @@ func (l *lane) subscribe(ctx context.Context, h wire.Header, body []byte) error 
 func (l *lane) parts(m *router.Map, f *wire.Subscribe) ([]stream.Part, error) {
 	rl, found := m.ByID(router.LogID(f.Log))
 	if err := l.allow(rl, found, token.Subscribe); err != nil {
+		return nil, err
+	}
+	if err := l.mayFilter(rl.Name, f.Filters); err != nil {
 		return nil, err
 	}
 	if len(f.Shards) == 0 {
@@ -67,6 +73,29 @@ func (l *lane) parts(m *router.Map, f *wire.Subscribe) ([]stream.Part, error) {
 		parts = append(parts, stream.Part{Start: st, Shard: s})
 	}
 	return parts, nil
+}
+
+// mayFilter holds a subscription to what the token grants of the log's keys: every filter must lie within one
+// of its patterns. One that asks for more is refused, not narrowed: its reader would take the rest for absent.
+func (l *lane) mayFilter(name string, filters []wire.Filter) error {
+	for _, f := range filters {
+		if err := f.Validate(); err != nil {
+			return code.New(code.BadRequest, "%w", err)
+		}
+	}
+	patterns, limited := l.conn.claims.Load().KeyLimits(token.Subscribe, name)
+	if !limited {
+		return nil
+	}
+	if len(filters) == 0 {
+		return code.New(code.PermissionDenied, "the token grants keys of %s that match %q: filter by them", name, patterns)
+	}
+	for _, f := range filters {
+		if !slices.ContainsFunc(patterns, f.Within) {
+			return code.New(code.PermissionDenied, "the filter %q is wider than what the token grants of %s: keys that match %q", f.Value, name, patterns)
+		}
+	}
+	return nil
 }
 
 // watch reads what a subscriber still says: that it has enough, or nothing more.

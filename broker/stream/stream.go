@@ -57,6 +57,8 @@ type part struct {
 type Subscription struct {
 	lane  Lane
 	queue *fanout.Queue
+	sel   *fanout.Selection
+	keep  []int
 	parts []*part
 	byID  map[uint32]*part
 	ends  bool // stop at each part's until
@@ -76,8 +78,9 @@ func Open(ctx context.Context, lane Lane, req *wire.Subscribe, parts []Part, now
 	policy := policyOf(req)
 	s := &Subscription{
 		lane: lane, ends: req.UntilMark, stop: policy, byID: make(map[uint32]*part, len(parts)),
-		queue: fanout.NewQueue(fanout.Limits{Records: int(req.QueueRecords), Bytes: int(req.QueueBytes)}, policy),
 	}
+	s.sel = fanout.NewSelection(req.Filters)
+	s.queue = fanout.NewQueue(fanout.Limits{Records: int(req.QueueRecords), Bytes: int(req.QueueBytes)}, policy, s.sel)
 	ok := &wire.Subscribed{}
 	for _, p := range parts {
 		started, err := s.start(ctx, p, now)
@@ -231,12 +234,12 @@ func (s *Subscription) Serve(ctx context.Context) *wire.End {
 // turn delivers some of what there is and says whether there may be more at once.
 func (s *Subscription) turn() (more bool, err error) {
 	s.queue.Take(&s.taken, liveChunk)
-	for _, e := range s.taken.Envelopes {
-		if err := s.live(e); err != nil {
+	for i := range s.taken.Deliveries {
+		if err := s.live(&s.taken.Deliveries[i]); err != nil {
 			return false, err
 		}
 	}
-	more = len(s.taken.Envelopes) > 0
+	more = len(s.taken.Deliveries) > 0
 	for _, id := range s.taken.Left {
 		if s.stop == fanout.Disconnect {
 			return false, &ended{code.New(code.SlowConsumer, "the subscription's queue is full").With(code.DetailShard, uint64(id))}
@@ -266,42 +269,47 @@ func (s *Subscription) turn() (more bool, err error) {
 	return more, nil
 }
 
-// live delivers one envelope from the queue.
-func (s *Subscription) live(e *fanout.Envelope) error {
-	p := s.byID[e.Shard]
-	if e.NextOffset <= p.next || p.done {
+// live delivers one thing from the queue.
+func (s *Subscription) live(d *fanout.Delivery) error {
+	p := s.byID[d.Shard]
+	if d.NextOffset <= p.next || p.done {
 		return nil
 	}
-	b := batch.Batch(e.Frame[host.HeadRoom:])
-	if b.AppendTime() < p.after {
-		p.next = e.NextOffset
+	if d.AppendTime < p.after {
+		p.next = d.NextOffset
 		return nil
 	}
-	s.gap(p, e.BaseOffset, wire.GapDropped)
-	p.next, p.seq = e.NextOffset, e.Sequence+1
-	return s.write(e.Frame)
+	if !d.Lost.Empty() {
+		s.gap(p, d.Lost.From, d.Lost.To, wire.GapDropped)
+	}
+	frame := d.Frame
+	if frame == nil {
+		s.gap(p, d.BaseOffset, d.NextOffset, wire.GapUnreadable)
+	}
+	p.next, p.seq = d.NextOffset, d.Sequence+1
+	return s.write(frame)
 }
 
-// gap states that [p.next, to) will not be delivered. The first delivery of a subscription may begin
-// inside a batch, never behind a hole.
-func (s *Subscription) gap(p *part, to uint64, why wire.GapReason) {
-	if to <= p.next {
+// gap states that [from, to) will not be delivered, as far as it lies ahead.
+func (s *Subscription) gap(p *part, from, to uint64, why wire.GapReason) {
+	from = max(from, p.next)
+	if to <= from {
 		return
 	}
-	s.out = wire.AppendFrame(s.out, 0, &wire.Gap{Shard: p.id, From: p.next, To: to, Reason: why})
+	s.out = wire.AppendFrame(s.out, 0, &wire.Gap{Shard: p.id, From: from, To: to, Reason: why})
 	p.next = to
 }
 
 // history delivers one chunk from the log, and joins the hub when it has reached it.
 func (s *Subscription) history(p *part) (busy bool, err error) {
 	if start := p.shard.View().Start; p.seq < start.Sequence {
-		s.gap(p, start.Offset, wire.GapRetention)
+		s.gap(p, p.next, start.Offset, wire.GapRetention)
 		p.seq = start.Sequence
 	}
 	hub := p.shard.Hub()
 	if p.seq >= hub.Sequence() {
-		if hub.Join(s.queue, p.seq) {
-			p.live = true
+		if pos, ok := hub.Join(s.queue, p.seq); ok {
+			p.live, p.next = true, max(p.next, pos.Offset)
 			return false, nil
 		}
 		if err := hub.Err(); err != nil {
@@ -315,7 +323,7 @@ func (s *Subscription) history(p *part) (busy bool, err error) {
 	case errors.Is(err, storage.ErrDropped):
 		return true, nil // retention passed us: the new start is in the view
 	case errors.As(err, &gap):
-		s.gap(p, gap.ToOffset, wire.GapAcceptedLoss)
+		s.gap(p, p.next, gap.ToOffset, wire.GapAcceptedLoss)
 		p.seq = gap.ToSequence
 		return true, nil
 	case err != nil:
@@ -327,43 +335,93 @@ func (s *Subscription) history(p *part) (busy bool, err error) {
 	return true, s.deliverStored(p, chunk)
 }
 
-// deliverStored sends runs of record batches as they are stored; control batches never go to clients.
+// deliverStored sends runs of record batches as they are stored, and slices of those that the subscriber gets
+// a part of; control batches never go to clients.
 func (s *Subscription) deliverStored(p *part, chunk []byte) error {
-	mark := p.shard.View().Ceiling
-	run := 0 // start of the run under way
-	at := 0
-	send := func() error {
-		if run == at {
-			return nil
-		}
-		d := wire.Deliver{Shard: p.id, Mark: mark, Batch: batch.Batch(chunk[run:at])}
-		s.out = d.AppendHead(s.out)
-		return s.write(chunk[run:at])
-	}
-	for at < len(chunk) {
-		b := batch.Batch(chunk[at:])
-		size := b.Size()
-		skip := b.IsControl() || b.NextOffset() <= p.next || b.AppendTime() < p.after
-		hole := !skip && b.BaseOffset() > p.next
-		if skip || hole {
-			if err := send(); err != nil {
+	r := run{s: s, p: p, chunk: chunk, mark: p.shard.View().Ceiling}
+	now := p.shard.Now()
+	for r.at < len(chunk) {
+		b := batch.Batch(chunk[r.at:])
+		b = b[:b.Size()]
+		if b.IsControl() || b.NextOffset() <= p.next || b.AppendTime() < p.after {
+			if err := r.skip(b); err != nil {
 				return err
 			}
-			run = at
+			continue
 		}
-		if hole {
-			s.gap(p, b.BaseOffset(), wire.GapAcceptedLoss)
+		if b.BaseOffset() > p.next {
+			if err := r.send(); err != nil {
+				return err
+			}
+			s.gap(p, p.next, b.BaseOffset(), wire.GapAcceptedLoss)
 		}
-		at += size
-		if skip {
-			run = at
+		keep, all := s.sel.Select(b, now, s.keep[:0])
+		s.keep = keep
+		if all {
+			r.pass(b)
+			continue
 		}
-		p.seq = b.Sequence() + 1
-		if !b.IsControl() {
-			p.next = max(p.next, b.NextOffset())
+		if err := r.skip(b); err != nil {
+			return err
+		}
+		if len(keep) > 0 {
+			if err := s.slice(p, r.mark, b, keep); err != nil {
+				return err
+			}
 		}
 	}
-	return send()
+	return r.send()
+}
+
+// slice sends a part of a batch. One that its producer compressed beyond repair concerns nobody else.
+func (s *Subscription) slice(p *part, mark uint64, b batch.Batch, keep []int) error {
+	frame, err := fanout.SliceFrame(p.id, mark, b, keep)
+	if err != nil {
+		s.out = wire.AppendFrame(s.out, 0, &wire.Gap{Shard: p.id, From: b.BaseOffset(), To: b.NextOffset(), Reason: wire.GapUnreadable})
+		return nil
+	}
+	return s.write(frame)
+}
+
+// run is a stretch of a chunk that goes out as it is stored: chunk[from:at].
+type run struct {
+	s        *Subscription
+	p        *part
+	chunk    []byte
+	mark     uint64
+	from, at int
+}
+
+// pass adds a batch to the run.
+func (r *run) pass(b batch.Batch) {
+	r.at += len(b)
+	r.p.seq, r.p.next = b.Sequence()+1, max(r.p.next, b.NextOffset())
+}
+
+// skip ends the run before a batch and begins the next behind it.
+func (r *run) skip(b batch.Batch) error {
+	if err := r.send(); err != nil {
+		return err
+	}
+	r.at += len(b)
+	r.from = r.at
+	r.p.seq = b.Sequence() + 1
+	if !b.IsControl() {
+		r.p.next = max(r.p.next, b.NextOffset())
+	}
+	return nil
+}
+
+// send sends the run.
+func (r *run) send() error {
+	stored := r.chunk[r.from:r.at]
+	r.from = r.at
+	if len(stored) == 0 {
+		return nil
+	}
+	d := wire.Deliver{Shard: r.p.id, Mark: r.mark, Batch: batch.Batch(stored)}
+	r.s.out = d.AppendHead(r.s.out)
+	return r.s.write(stored)
 }
 
 // write sends frame bytes in order, joining small ones.
@@ -399,6 +457,9 @@ func (s *Subscription) flush() error {
 func (s *Subscription) progress() {
 	for _, p := range s.parts {
 		v := p.shard.View()
+		if pos, caught := p.shard.Hub().Caught(s.queue); caught && p.live {
+			p.next = max(p.next, pos.Offset) // what came since was not for this subscriber
+		}
 		s.out = wire.AppendFrame(s.out, 0, &wire.Progress{Shard: p.id, Next: p.next, Mark: v.Ceiling, Generation: v.Generation})
 	}
 }

@@ -2,8 +2,6 @@
 
 package batch
 
-import "slices"
-
 // EntryType names a kind of control entry. Numbers are never given twice.
 type EntryType uint64
 
@@ -48,7 +46,7 @@ func BuildControl(entries ...Entry) Batch {
 			}
 		}
 	}
-	b := Batch(slices.Clip(out))
+	b := Batch(out[:len(out):len(out)])
 	b.seal(produced{attributes: attributes, count: len(entries), metaSize: len(b) - HeaderSize})
 	return b
 }

@@ -4,6 +4,8 @@ package link
 
 import (
 	"context"
+	"errors"
+	"io"
 	"sync"
 	"time"
 
@@ -159,6 +161,9 @@ func (c *Conn) serve(ctx context.Context) {
 	wg.Go(func() {
 		defer cancel()
 		err := c.listen()
+		if errors.Is(err, io.EOF) {
+			c.linger(ctx)
+		}
 		if ctx.Err() == nil {
 			c.link.cfg.Logger.Debug("connection to a broker ended", "address", c.Address, "error", err)
 		}
@@ -168,6 +173,21 @@ func (c *Conn) serve(ctx context.Context) {
 	<-ctx.Done()
 	_ = c.Close(code.Closed, "the client is done")
 	wg.Wait()
+}
+
+// lingerFor bounds how long a connection outlives its control lane.
+const lingerFor = time.Second
+
+// linger leaves the connection to the broker, which has finished the control lane in order and closes the rest
+// behind it: to close first would throw away what other lanes have not read yet.
+func (c *Conn) linger(ctx context.Context) {
+	t := time.NewTimer(lingerFor)
+	defer t.Stop()
+	select {
+	case <-c.Done():
+	case <-ctx.Done():
+	case <-t.C:
+	}
 }
 
 func (c *Conn) listen() error {

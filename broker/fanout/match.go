@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fanout
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"strings"
+
+	"margay.dev/wire"
+	"margay.dev/wire/batch"
+)
+
+// Selection is a set of filters: a record is selected when one of them matches. Nil selects everything.
+type Selection struct {
+	name    string // equal selections have equal names
+	filters []wire.Filter
+	index   *index // of this selection alone, for reading the log
+}
+
+// fewFilters are compared one by one faster than looked up.
+const fewFilters = 4
+
+// NewSelection compiles filters; none makes nil.
+func NewSelection(filters []wire.Filter) *Selection {
+	if len(filters) == 0 {
+		return nil
+	}
+	filters = slices.Clone(filters)
+	slices.SortFunc(filters, func(a, b wire.Filter) int {
+		if a.Kind != b.Kind {
+			return int(a.Kind) - int(b.Kind)
+		}
+		return strings.Compare(a.Value, b.Value)
+	})
+	filters = slices.Compact(filters)
+	var name strings.Builder
+	for _, f := range filters {
+		name.WriteByte(byte(f.Kind))
+		name.WriteByte(byte(len(f.Value) >> 8))
+		name.WriteByte(byte(len(f.Value)))
+		name.WriteString(f.Value)
+	}
+	s := &Selection{name: name.String(), filters: filters, index: newIndex()}
+	s.index.add(&group{selection: s})
+	return s
+}
+
+// Select appends to keep the indexes of the records of b that are selected and have not expired at now (us),
+// and says whether those are all. It is what reading the log asks of each batch.
+func (s *Selection) Select(b batch.Batch, now int64, keep []int) (selected []int, all bool) {
+	if s == nil && !b.Scheduled() {
+		return keep, true
+	}
+	var m batch.Meta
+	metas := b.Metas()
+	n := 0
+	for ; ; n++ {
+		ok, err := metas.Next(&m)
+		if !ok || err != nil {
+			break // the batch was checked when it came
+		}
+		if expired(b, &m, now) || (s != nil && !s.matches(m.Key)) {
+			continue
+		}
+		keep = append(keep, n)
+	}
+	return keep, len(keep) == b.Count()
+}
+
+func (s *Selection) matches(key []byte) bool {
+	if key == nil {
+		return false
+	}
+	if len(s.filters) <= fewFilters {
+		return slices.ContainsFunc(s.filters, func(f wire.Filter) bool { return f.Matches(key) })
+	}
+	hit := false
+	s.index.match(key, func(*group) { hit = true })
+	return hit
+}
+
+// expired compares with the append time, which is stored with the batch: the deadline is the same on every
+// path and at every start.
+func expired(b batch.Batch, m *batch.Meta, now int64) bool {
+	return m.TTL > 0 && b.AppendTime()+m.TTL.Microseconds() <= now
+}
+
+// group is the queues that share a selection: what is cut for one is cut for all.
+type group struct {
+	selection *Selection
+	queues    []*Queue
+	keep      []int // records of the batch under way
+	items     []item
+}
+
+// take turns what was kept of a batch into an item.
+func (g *group) take(e *Envelope) {
+	switch len(g.keep) {
+	case 0:
+		return
+	case e.Batch.Count():
+		g.items = append(g.items, item{envelope: e})
+		g.keep = g.keep[:0]
+	default:
+		g.items = append(g.items, item{envelope: e, cut: &cut{keep: g.keep}})
+		g.keep = nil // the cut has it now
+	}
+}
+
+// index finds the groups that a key is selected by, in time that depends on the key and not on how many
+// filters there are.
+type index struct {
+	exact    map[string][]*group
+	prefixes map[string][]*group
+	lengths  []int // of the prefixes, ascending
+	topics   *topic
+}
+
+func (x *index) remove(g *group) {
+	for _, f := range g.selection.filters {
+		switch f.Kind {
+		case wire.FilterExact:
+			without(x.exact, f.Value, g)
+		case wire.FilterPrefix:
+			without(x.prefixes, f.Value, g)
+			if !slices.ContainsFunc(slices.Collect(maps.Keys(x.prefixes)), func(p string) bool { return len(p) == len(f.Value) }) {
+				x.lengths = slices.DeleteFunc(x.lengths, func(n int) bool { return n == len(f.Value) })
+			}
+		case wire.FilterPattern:
+			x.topics.remove(f.Value, g)
+		}
+	}
+}
+
+func without(m map[string][]*group, key string, g *group) {
+	if left := slices.DeleteFunc(m[key], func(x *group) bool { return x == g }); len(left) > 0 {
+		m[key] = left
+	} else {
+		delete(m, key)
+	}
+}
+
+type topic struct {
+	levels map[string]*topic
+	plus   *topic
+	rest   []*group // patterns that end in # here
+	here   []*group
+}
+
+func newIndex() *index {
+	return &index{exact: map[string][]*group{}, prefixes: map[string][]*group{}, topics: &topic{}}
+}
+
+func (x *index) add(g *group) {
+	for _, f := range g.selection.filters {
+		switch f.Kind {
+		case wire.FilterExact:
+			x.exact[f.Value] = append(x.exact[f.Value], g)
+		case wire.FilterPrefix:
+			if i, found := slices.BinarySearch(x.lengths, len(f.Value)); !found {
+				x.lengths = slices.Insert(x.lengths, i, len(f.Value))
+			}
+			x.prefixes[f.Value] = append(x.prefixes[f.Value], g)
+		case wire.FilterPattern:
+			x.topics.add(f.Value, g)
+		}
+	}
+}
+
+func (t *topic) add(pattern string, g *group) {
+	for level := range strings.SplitSeq(pattern, "/") {
+		switch level {
+		case "#":
+			t.rest = append(t.rest, g)
+			return
+		case "+":
+			if t.plus == nil {
+				t.plus = &topic{}
+			}
+			t = t.plus
+		default:
+			if t.levels == nil {
+				t.levels = map[string]*topic{}
+			}
+			next := t.levels[level]
+			if next == nil {
+				next = &topic{}
+				t.levels[level] = next
+			}
+			t = next
+		}
+	}
+	t.here = append(t.here, g)
+}
+
+// remove takes g out and says whether nothing is left here.
+func (t *topic) remove(pattern string, g *group) (empty bool) {
+	is := func(x *group) bool { return x == g }
+	level, rest, more := strings.Cut(pattern, "/")
+	switch {
+	case level == "#":
+		t.rest = slices.DeleteFunc(t.rest, is)
+	default:
+		next := t.levels[level]
+		if level == "+" {
+			next = t.plus
+		}
+		if next == nil {
+			break
+		}
+		gone := false
+		if more {
+			gone = next.remove(rest, g)
+		} else {
+			next.here = slices.DeleteFunc(next.here, is)
+			gone = next.idle()
+		}
+		if gone && level == "+" {
+			t.plus = nil
+		} else if gone {
+			delete(t.levels, level)
+		}
+	}
+	return t.idle()
+}
+
+func (t *topic) idle() bool {
+	return len(t.levels) == 0 && t.plus == nil && len(t.rest) == 0 && len(t.here) == 0
+}
+
+// match calls hit for every group that selects key, some of them more than once.
+func (x *index) match(key []byte, hit func(*group)) {
+	for _, g := range x.exact[string(key)] {
+		hit(g)
+	}
+	for _, n := range x.lengths {
+		if n > len(key) {
+			break
+		}
+		for _, g := range x.prefixes[string(key[:n])] {
+			hit(g)
+		}
+	}
+	x.topics.match(key, hit)
+}
+
+func (t *topic) match(key []byte, hit func(*group)) {
+	for _, g := range t.rest {
+		hit(g)
+	}
+	level, rest, more := bytes.Cut(key, []byte{'/'})
+	for _, next := range [2]*topic{t.levels[string(level)], t.plus} {
+		if next == nil {
+			continue
+		}
+		if more {
+			next.match(rest, hit)
+			continue
+		}
+		for _, g := range next.here {
+			hit(g)
+		}
+		for _, g := range next.rest { // a/# stands for a too
+			hit(g)
+		}
+	}
+}
