@@ -9,6 +9,7 @@ require (
 	golang.org/x/term v0.48.0
 	margay.dev/client v0.0.0
 	margay.dev/cluster v0.0.0
+	margay.dev/controlplane v0.0.0
 	margay.dev/examples v0.0.0
 	margay.dev/storage v0.0.0
 	margay.dev/wire v0.0.0
@@ -30,12 +31,11 @@ require (
 	github.com/quic-go/quic-go v0.65.0 // indirect
 	go.etcd.io/bbolt v1.5.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.6 // indirect
-	golang.org/x/crypto v0.57.0 // indirect
-	golang.org/x/net v0.59.0 // indirect
+	golang.org/x/crypto v0.58.0 // indirect
+	golang.org/x/net v0.62.0 // indirect
 	golang.org/x/sys v0.50.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 	margay.dev/broker v0.0.0 // indirect
-	margay.dev/controlplane v0.0.0 // indirect
 	margay.dev/router v0.0.0 // indirect
 )
 

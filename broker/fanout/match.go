@@ -199,29 +199,27 @@ func (t *topic) add(pattern string, g *group) {
 func (t *topic) remove(pattern string, g *group) (empty bool) {
 	is := func(x *group) bool { return x == g }
 	level, rest, more := strings.Cut(pattern, "/")
-	switch {
-	case level == "#":
+	if level == "#" {
 		t.rest = slices.DeleteFunc(t.rest, is)
-	default:
-		next := t.levels[level]
-		if level == "+" {
-			next = t.plus
-		}
-		if next == nil {
-			break
-		}
-		gone := false
-		if more {
-			gone = next.remove(rest, g)
-		} else {
-			next.here = slices.DeleteFunc(next.here, is)
-			gone = next.idle()
-		}
-		if gone && level == "+" {
-			t.plus = nil
-		} else if gone {
-			delete(t.levels, level)
-		}
+		return t.idle()
+	}
+	next := t.levels[level]
+	if level == "+" {
+		next = t.plus
+	}
+	if next == nil {
+		return t.idle()
+	}
+	if more {
+		empty = next.remove(rest, g)
+	} else {
+		next.here = slices.DeleteFunc(next.here, is)
+		empty = next.idle()
+	}
+	if empty && level == "+" {
+		t.plus = nil
+	} else if empty {
+		delete(t.levels, level)
 	}
 	return t.idle()
 }

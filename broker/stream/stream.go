@@ -375,12 +375,11 @@ func (s *Subscription) deliverStored(p *part, chunk []byte) error {
 
 // slice sends a part of a batch. One that its producer compressed beyond repair concerns nobody else.
 func (s *Subscription) slice(p *part, mark uint64, b batch.Batch, keep []int) error {
-	frame, err := fanout.SliceFrame(p.id, mark, b, keep)
-	if err != nil {
-		s.out = wire.AppendFrame(s.out, 0, &wire.Gap{Shard: p.id, From: b.BaseOffset(), To: b.NextOffset(), Reason: wire.GapUnreadable})
-		return nil
+	if frame, err := fanout.SliceFrame(p.id, mark, b, keep); err == nil {
+		return s.write(frame)
 	}
-	return s.write(frame)
+	s.out = wire.AppendFrame(s.out, 0, &wire.Gap{Shard: p.id, From: b.BaseOffset(), To: b.NextOffset(), Reason: wire.GapUnreadable})
+	return nil
 }
 
 // run is a stretch of a chunk that goes out as it is stored: chunk[from:at].

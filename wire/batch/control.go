@@ -2,6 +2,8 @@
 
 package batch
 
+import "slices"
+
 // EntryType names a kind of control entry. Numbers are never given twice.
 type EntryType uint64
 
@@ -46,7 +48,7 @@ func BuildControl(entries ...Entry) Batch {
 			}
 		}
 	}
-	b := Batch(out[:len(out):len(out)])
+	b := Batch(slices.Clip(out))
 	b.seal(produced{attributes: attributes, count: len(entries), metaSize: len(b) - HeaderSize})
 	return b
 }

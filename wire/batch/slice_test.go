@@ -223,8 +223,8 @@ func cutAgain(s batch.Slice, records []batch.Record, offsets []uint64) batch.Sli
 		keep[i] = int(offset - s.BaseOffset())
 		source[keep[i]] = records[i]
 	}
-	const any = batch.MaxBatch
-	builder := batch.NewBuilder(batch.Limits{Key: any, Headers: any, HeaderBytes: any})
+	const most = batch.MaxBatch
+	builder := batch.NewBuilder(batch.Limits{Key: most, Headers: most, HeaderBytes: most})
 	for _, r := range source {
 		if builder.Add(r) != nil {
 			return nil

@@ -6,6 +6,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -72,7 +73,7 @@ func (c *Claims) KeyLimits(a Action, resource string) (patterns []string, limite
 		case len(g.Keys) == 0:
 			return nil, false
 		case patterns == nil:
-			patterns = g.Keys[:len(g.Keys):len(g.Keys)]
+			patterns = slices.Clip(g.Keys)
 		default:
 			patterns = append(patterns, g.Keys...)
 		}

@@ -175,7 +175,7 @@ func drawPattern(t *rapid.T, name string) string {
 func drawKey(t *rapid.T, pattern string) string {
 	level := rapid.StringMatching(`[a-d]{0,3}`)
 	var key []string
-	for _, l := range strings.Split(pattern, "/") {
+	for l := range strings.SplitSeq(pattern, "/") {
 		switch l {
 		case "+":
 			key = append(key, level.Draw(t, "level"))

@@ -94,8 +94,8 @@ func (a *app) eachShard(dir string, do func(dir string) error) error {
 		return exit.Misuse("%w", err)
 	}
 	// A link would hide the data directory above the shard, and with it the lock of a node that runs.
-	if real, err := filepath.EvalSymlinks(abs); err == nil {
-		abs = real
+	if target, err := filepath.EvalSymlinks(abs); err == nil {
+		abs = target
 	}
 	dirs, err := inspect.Find(vfs.OS(), abs)
 	if errors.Is(err, storage.ErrNotExist) {
