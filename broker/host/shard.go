@@ -235,7 +235,9 @@ func (s *Shard) write(now int64) bool {
 	var n int64
 	for _, b := range s.eff.Append {
 		n += int64(b.Size())
-		s.unflushed += int64(b.Count())
+		if !b.IsControl() {
+			s.unflushed += int64(b.Count())
+		}
 		if b.IsCheckpointStart() {
 			s.nextTick = time.Time{} // a sealed segment may be more than retention allows
 		}

@@ -7,6 +7,7 @@ package stream
 import (
 	"context"
 	"errors"
+	"path"
 	"time"
 
 	"margay.dev/broker/fanout"
@@ -187,8 +188,10 @@ func (s *Subscription) startTime(x *part, at uint64, now time.Time) error {
 }
 
 func storageError(err error) error {
-	if _, ok := errors.AsType[*storage.CorruptError](err); ok {
-		return code.New(code.Quarantined, "the log is damaged: %w", err)
+	if corrupt, ok := errors.AsType[*storage.CorruptError](err); ok {
+		c := *corrupt
+		c.File = path.Base(c.File) // a client need not know where the node keeps its files
+		return code.New(code.Quarantined, "the log is damaged: %w", &c)
 	}
 	return code.New(code.Unavailable, "the log cannot be read: %w", err)
 }
