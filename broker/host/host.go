@@ -10,7 +10,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
-	"path"
+	"strings"
 	"sync"
 	"time"
 
@@ -487,7 +487,7 @@ func (h *Host) swap() {
 		ref := Ref{Log: a.Log, Shard: a.Shard}
 		sh := router.Shard{Leader: a.Leader, Address: addrs[a.Leader], Generation: a.Generation}
 		if err := h.damaged[ref]; err != nil {
-			sh.Fault = faultText(err)
+			sh.Fault = h.faultText(err)
 		}
 		sh.NoRoom = h.retry[ref].noRoom
 		if s := h.shards[ref]; s != nil {
@@ -499,19 +499,8 @@ func (h *Host) swap() {
 }
 
 // faultText is what a client may know of a shard that stays closed; the node's log says where the files are.
-func faultText(err error) string {
-	var corrupt *storage.CorruptError
-	switch {
-	case errors.As(err, &corrupt):
-		c := *corrupt
-		c.File = path.Base(c.File)
-		return c.Error()
-	case errors.Is(err, storage.ErrNewerFormat), errors.Is(err, batch.ErrUnknownEntry):
-		return "its files were written by a newer release"
-	case errors.Is(err, storage.ErrForeign):
-		return "its files belong to another log or shard"
-	}
-	return "its files cannot be read"
+func (h *Host) faultText(err error) string {
+	return strings.ReplaceAll(err.Error(), h.cfg.Dir.Path(), "DATA")
 }
 
 func (h *Host) setReport(want map[Ref]*control.Log) {
