@@ -25,7 +25,7 @@ var table = [...]struct {
 	ShuttingDown:     {"shutting_down", ClassRefused, "The node is going away.", "connect to another node or try again later"},
 	Overloaded:       {"overloaded", ClassRefused, "A bound of the node or a quota of the tenant is reached.", "slow down and try again after the given time"},
 	StorageFull:      {"storage_full", ClassRefused, "The disk or the log's byte bound is full.", "free or add space, or shorten retention; writes resume by themselves"},
-	Quarantined:      {"quarantined", ClassFatal, "The shard's data on this node is damaged and was taken out of service.", "run margay log verify and restore the shard from a replica"},
+	Quarantined:      {"quarantined", ClassFatal, "The shard's data on this node is damaged and was taken out of service.", "run margay log verify on the node's data directory; margay log repair serves what is sound of a shard's only copy"},
 	OutOfRange:       {"out_of_range", ClassFatal, "The offset is not in the log: expired, or never written.", "start at an offset between earliest and latest in the details"},
 	Cut:              {"cut", ClassFatal, "The log was cut below the position after a failover; what lay behind it is not in the log.", "resume at the offset in the details"},
 	OutOfOrder:       {"out_of_order", ClassFatal, "The producer sequence does not follow the last one.", "continue after the last sequence in the details"},
