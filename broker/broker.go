@@ -42,6 +42,10 @@ type Config struct {
 	OpenLogs   int           // logs on disk that may be open at once; 0 for no limit
 	Sealed     int           // descriptors for reading sealed segments; default 256
 	Reserve    uint64        // bytes of the disk that records may not take; default 8 MiB
+	FlushSlots int           // flushes under way at once; default 16
+	Limits     Limits
+	// KeepAlive and Idle are the listener's, for clients to know; default 3 s and 30 s.
+	KeepAlive, Idle time.Duration
 }
 
 // Validate reports every fault of the configuration.
@@ -88,13 +92,15 @@ func New(cfg Config) (*Broker, error) {
 	b.keys.wall = cfg.Wall
 	b.host = host.New(host.Config{
 		Node: cfg.Node, FS: cfg.FS, Dir: cfg.Dir, ControlPlane: cfg.ControlPlane, Table: table, Wall: cfg.Wall,
-		Logger: cfg.Logger, Registerer: cfg.Registerer, Reserve: cfg.Reserve, OpenLogs: cfg.OpenLogs, SealedFiles: cfg.Sealed,
+		Logger: cfg.Logger, Registerer: cfg.Registerer, Reserve: cfg.Reserve, OpenLogs: cfg.OpenLogs, SealedFiles: cfg.Sealed, FlushSlots: cfg.FlushSlots,
 		OnSnapshot: b.keys.follow, OnReady: func() { close(b.ready) },
 	})
-	b.ingress = ingress.New(ingress.Config{
+	in := ingress.Config{
 		Node: cfg.Node, Cluster: cfg.Cluster, Table: table, Verifier: &b.keys, Wall: cfg.Wall,
-		Logger: cfg.Logger, Registerer: cfg.Registerer,
-	})
+		Logger: cfg.Logger, Registerer: cfg.Registerer, KeepAlive: cfg.KeepAlive, Idle: cfg.Idle,
+	}
+	cfg.Limits.apply(&in)
+	b.ingress = ingress.New(in)
 	return b, nil
 }
 

@@ -16,11 +16,15 @@ type descriptors struct {
 	limit, logs, sealed, http int // 0 for no bound
 }
 
-func divide(limit int) descriptors {
+// divide takes the limit of the process and how many are wanted for sealed segments, 0 for as many as is wise.
+func divide(limit, sealed int) descriptors {
 	if limit <= 0 {
-		return descriptors{http: httpConnections}
+		return descriptors{sealed: sealed, http: httpConnections}
 	}
-	d := descriptors{limit: limit, sealed: min(256, limit/8), http: min(httpConnections, max(minHTTP, limit/8))}
+	if sealed <= 0 {
+		sealed = min(256, limit/8)
+	}
+	d := descriptors{limit: limit, sealed: sealed, http: min(httpConnections, max(minHTTP, limit/8))}
 	d.logs = max(8, limit-d.sealed-d.http-descriptorsOther)
 	return d
 }

@@ -40,6 +40,10 @@ type Config struct {
 	Wall         func() time.Time
 	FS           vfs.FS // default the operating system's; the catalog always lies on that
 	Session      session.Config
+	Limits       broker.Limits
+	Reserve      uint64 // bytes of the disk that records may not take; default 8 MiB
+	FlushSlots   int    // flushes under way at once; default 16
+	Sealed       int    // descriptors for reading sealed segments; default by the limit of the process
 	Ready        func(Info)
 }
 
@@ -138,7 +142,7 @@ func (n *node) openParts(ctx context.Context, id storage.Identity) error {
 	if err := n.makeContext(ctx); err != nil {
 		return err
 	}
-	d := divide(descriptorLimit())
+	d := divide(descriptorLimit(), n.cfg.Sealed)
 	if d.limit > 0 && d.limit < 1024 {
 		n.cfg.Logger.Warn("few descriptors: shards beyond the bound are refused; raise the limit on open files", "limit", d.limit, "logs", d.logs)
 	}
@@ -157,7 +161,8 @@ func (n *node) openParts(ctx context.Context, id storage.Identity) error {
 	n.broker, err = broker.New(broker.Config{
 		Node: id.Node, Cluster: id.Cluster, FS: n.cfg.FS, Dir: n.dir, Listener: n.listener, ControlPlane: n.control,
 		Wall: n.cfg.Wall, Logger: n.cfg.Logger, Registerer: n.registry, Grace: n.cfg.Grace,
-		OpenLogs: d.logs, Sealed: d.sealed,
+		OpenLogs: d.logs, Sealed: d.sealed, Reserve: n.cfg.Reserve, FlushSlots: n.cfg.FlushSlots,
+		Limits: n.cfg.Limits, KeepAlive: sc.KeepAlive, Idle: sc.Idle,
 	})
 	return err
 }
