@@ -17,6 +17,7 @@ func (c *Core) checkpoint(now int64, eff *Effects) {
 	for _, p := range producers {
 		entries = append(entries, p)
 	}
+	entries = append(append(entries, c.cursors.entries()...), c.lasts.entries()...)
 	c.needsCheckpoint = false
 	for _, b := range batch.BuildCheckpoint(entries...) {
 		c.append(now, entry{batch: b}, eff)
@@ -82,7 +83,7 @@ func (c *Core) rollByAge(now int64, eff *Effects) {
 // single copy holds after recovery is flushed, and therefore committed.
 func (c *Core) Replay(b batch.Batch) error {
 	if !b.IsControl() {
-		if id := b.ProducerID(); id != 0 {
+		if id := b.ProducerID(); id != 0 && !c.endsLast(b) {
 			c.producers.store(id, stored{
 				sequence: b.ProducerSequence(), base: b.BaseOffset(), count: uint32(b.Count()),
 				appendTime: b.AppendTime(), generation: b.Generation(),
@@ -95,6 +96,8 @@ func (c *Core) Replay(b batch.Batch) error {
 	c.length, c.nextOffset = b.Sequence()+1, b.NextOffset()
 	c.lastAppend = max(c.lastAppend, b.AppendTime())
 	c.mark, c.written, c.flushed, c.ceiling = c.length, c.length, c.length, c.nextOffset
+	c.cursors.commit(c.mark)
+	c.lasts.commit(c.mark)
 	return nil
 }
 
@@ -103,6 +106,7 @@ func (c *Core) Replay(b batch.Batch) error {
 func (c *Core) Recovered(length, nextOffset uint64, needsCheckpoint bool) {
 	c.length, c.nextOffset, c.needsCheckpoint = length, nextOffset, needsCheckpoint
 	c.mark, c.written, c.flushed, c.ceiling = length, length, length, nextOffset
+	c.lasts.allSilent()
 }
 
 func (c *Core) replayControl(b batch.Batch) error {
@@ -112,6 +116,7 @@ func (c *Core) replayControl(b batch.Batch) error {
 	}
 	if b.IsCheckpointStart() { // it replaces whatever was read before it
 		c.producers = newProducers(c.cfg.MaxProducers)
+		c.cursors, c.lasts = newCursors(c.cfg.MaxCursors), newLasts(c.cfg.MaxLasts)
 		c.gens = nil
 	}
 	for _, e := range entries {
@@ -129,6 +134,12 @@ func (c *Core) replayControl(b batch.Batch) error {
 			}
 		case batch.Producer:
 			c.producers.load(e)
+		case batch.Cursor:
+			c.replayCursor(b.Sequence(), e)
+		case batch.Last:
+			if err := c.replayLast(b.Sequence(), e); err != nil {
+				return err
+			}
 		default:
 			return fmt.Errorf("control entry %T: %w", e, batch.ErrUnknownEntry)
 		}

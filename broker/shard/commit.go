@@ -40,7 +40,10 @@ func (c *Core) commit(eff *Effects) {
 	clear(c.pending[rest:])
 	c.pending = c.pending[:rest]
 	c.mark = to
+	c.cursors.commit(c.mark)
+	c.lasts.commit(c.mark)
 	c.answerRetries(eff)
+	c.answerWaiters(eff)
 }
 
 // answerEarly answers those who asked for less than the log's rule, as soon as the file holds their batch.
@@ -117,6 +120,8 @@ func (c *Core) cut(at uint64, err *code.Error, eff *Effects) {
 	first := &c.pending[keep]
 	c.length, c.nextOffset, c.segment = first.batch.Sequence(), first.batch.BaseOffset(), first.before
 	c.producers.cut(c.nextOffset)
+	c.cursors.cut(at)
+	c.lasts.cut(at, c.lastAppend+lastRetry.Microseconds())
 	c.gens.cut(at)
 	if c.gens.last() != c.cfg.Generation {
 		c.opened = false
@@ -135,6 +140,7 @@ func (c *Core) cut(at uint64, err *code.Error, eff *Effects) {
 	}
 	clear(c.retries[len(rest):])
 	c.retries = rest
+	c.cutWaiters(at, err, eff)
 	c.pendingStart = c.start
 }
 

@@ -3,6 +3,8 @@
 package shard
 
 import (
+	"slices"
+
 	"margay.dev/wire/batch"
 	"margay.dev/wire/code"
 )
@@ -60,6 +62,16 @@ func (c *Core) CheckResume(offset, gen uint64) *code.Error {
 			With(code.DetailEarliest, c.start.Offset).With(code.DetailLatest, c.ceiling)
 	}
 	return nil
+}
+
+// of is the generation of the record before offset, 0 when the table does not reach back to it.
+func (g generations) of(offset uint64) uint64 {
+	for _, x := range slices.Backward(g) {
+		if x.offset < offset {
+			return x.id
+		}
+	}
+	return 0
 }
 
 // cutOf is the offset up to which gen's records stand: where the next generation began.

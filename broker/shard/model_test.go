@@ -25,6 +25,9 @@ type world struct {
 	redo    map[uint64][]uint64 // producer: sequences that were refused, to be sent again
 	acked   map[string]uint64   // "producer/sequence" to base offset
 	shown   []uint64            // offsets that readers saw
+
+	cursors cursorModel
+	lasts   lastModel
 }
 
 func (w *world) publishNew() {
@@ -101,6 +104,7 @@ func (w *world) cutPower() {
 	w.durable = keep
 	w.reopen()
 	w.forgetUnacked()
+	w.lasts.reopened(w)
 }
 
 func (w *world) lastPart(b batch.Batch) bool {
@@ -161,6 +165,16 @@ func (w *world) check() {
 		stored[id] = b.BaseOffset()
 	}
 	for _, a := range w.answers {
+		switch to := a.To.(type) {
+		case *cursorOp:
+			w.cursors.answered(w, to, a)
+			continue
+		case *lastOp:
+			to.acked = to.acked || a.Err == nil
+			continue
+		case nil: // a last record's batch: nobody has asked
+			continue
+		}
 		if a.Err != nil {
 			continue
 		}
@@ -187,6 +201,7 @@ func (w *world) check() {
 			w.t.Fatalf("a reader saw offset %d, which is lost (S4)", at)
 		}
 	}
+	w.cursors.check(w)
 }
 
 // Whatever happens in whatever order: acknowledged batches stay where they were said to be, retries are
@@ -206,6 +221,9 @@ func TestAnything(t *testing.T) {
 			"flush":       func(*rapid.T) { w.flushOut() },
 			"write fails": func(*rapid.T) { w.failWrite() },
 			"power cut":   func(*rapid.T) { w.cutPower() },
+			"cursor":      func(*rapid.T) { w.cursors.act(w) },
+			"last record": func(*rapid.T) { w.lasts.act(w) },
+			"settle":      func(*rapid.T) { w.lasts.settle(w) },
 			"":            func(*rapid.T) { w.check() },
 		})
 	})

@@ -57,7 +57,7 @@ func (c *Core) appendRecords(now int64, p *Publish, eff *Effects) {
 	if p.Deadline > 0 && (c.nextDead == 0 || p.Deadline < c.nextDead) {
 		c.nextDead = p.Deadline
 	}
-	if id := p.Batch.ProducerID(); id != 0 {
+	if id := p.Batch.ProducerID(); id != 0 && !c.endsLast(p.Batch) {
 		c.producers.store(id, stored{
 			sequence: p.Batch.ProducerSequence(), base: p.Batch.BaseOffset(), count: uint32(p.Batch.Count()),
 			appendTime: c.lastAppend, generation: c.cfg.Generation,

@@ -61,6 +61,8 @@ type Config struct {
 	SegmentBytes int64
 	SegmentAge   time.Duration
 	MaxProducers int
+	MaxCursors   int
+	MaxLasts     int
 }
 
 // Publish asks for one produced batch to be appended. The core owns the batch from the step that takes it.
@@ -86,9 +88,10 @@ type Ack struct {
 
 // Answer is the one terminal answer to a publish: Err is nil when it is stored.
 type Answer struct {
-	To  any
-	Ack Ack
-	Err *code.Error
+	To     any
+	Ack    Ack
+	Cursor *Cursor // of an OpenCursor
+	Err    *code.Error
 }
 
 // Effects is what a step asks its shell to do, in this order: write, flush, answer, fan out, drop.
@@ -98,6 +101,9 @@ type Effects struct {
 	Answers   []Answer
 	Committed []Committed // newly committed, in sequence, control batches too
 	Drop      uint64      // segments wholly below this sequence may go; 0 for none
+
+	CursorsExpired int // what was done by itself, to be counted
+	LastsPublished int
 }
 
 // Committed is one batch that readers may now see, and whom its publish came from (nil for a batch of the
@@ -199,8 +205,11 @@ type Core struct {
 
 	pending   []entry // sequences [mark, length), in order
 	retries   []retry
+	waiters   []waiter
 	nextDead  int64
 	producers producers
+	cursors   cursors
+	lasts     lasts
 	gens      generations
 }
 
@@ -215,13 +224,22 @@ func New(cfg Config) *Core {
 	if cfg.MaxProducers <= 0 {
 		cfg.MaxProducers = MaxProducers
 	}
+	if cfg.MaxCursors <= 0 {
+		cfg.MaxCursors = MaxCursors
+	}
+	if cfg.MaxLasts <= 0 {
+		cfg.MaxLasts = MaxLasts
+	}
 	if cfg.Rule == AckDefault {
 		cfg.Rule = AckQuorum
 	}
 	if cfg.MinAck == AckDefault {
 		cfg.MinAck = cfg.Rule
 	}
-	return &Core{cfg: cfg, needsCheckpoint: true, producers: newProducers(cfg.MaxProducers)}
+	return &Core{
+		cfg: cfg, needsCheckpoint: true, producers: newProducers(cfg.MaxProducers),
+		cursors: newCursors(cfg.MaxCursors), lasts: newLasts(cfg.MaxLasts),
+	}
 }
 
 // Step takes one event at time now (us), adds what follows to eff, and says when it wants to be stepped
@@ -246,6 +264,22 @@ func (c *Core) Step(now int64, ev Event, eff *Effects) (wake int64) {
 		c.full = ev.Full
 	case Tick:
 		c.retain(now, ev.Segments, eff)
+	case *OpenCursor:
+		c.openCursor(now, ev, eff)
+	case *CommitCursors:
+		c.commitCursors(now, ev, eff)
+	case *DeleteCursor:
+		c.deleteCursor(now, ev, eff)
+	case *SetLast:
+		c.setLast(now, ev, eff)
+	case *ClearLast:
+		c.clearLast(now, ev, eff)
+	case LastAlive:
+		c.lasts.alive(ev.ID)
+	case ConnectionLost:
+		c.publishLast(now, ev.ID, eff)
+	case Time:
+		c.passTime(now, eff)
 	}
 	c.expire(now, eff)
 	return c.nextDead
@@ -261,6 +295,8 @@ type View struct {
 	NextOffset  uint64
 	LastAppend  int64
 	Producers   int
+	Cursors     int
+	Lasts       int
 	Uncommitted int
 }
 
@@ -268,6 +304,7 @@ type View struct {
 func (c *Core) View() View {
 	return View{
 		Generation: c.cfg.Generation, Start: c.start, Mark: c.mark, Ceiling: c.ceiling, Length: c.length,
-		NextOffset: c.nextOffset, LastAppend: c.lastAppend, Producers: c.producers.len(), Uncommitted: len(c.pending),
+		NextOffset: c.nextOffset, LastAppend: c.lastAppend, Producers: c.producers.len(),
+		Cursors: c.cursors.len(), Lasts: c.lasts.len(), Uncommitted: len(c.pending),
 	}
 }
