@@ -29,6 +29,8 @@ type Config struct {
 	Wall func() time.Time
 	// Logger is where events go. Default: nowhere.
 	Logger *slog.Logger
+	// Level is the least that Logger takes, and can be changed over the API. Default: it cannot.
+	Level *slog.LevelVar
 }
 
 // Validate reports all that is wrong with the configuration.

@@ -116,7 +116,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 		return err
 	}
 	s.streams = &streams.Service{Store: s.store, Leader: s.cfg.Node, Wall: s.cfg.Wall}
-	s.handler, err = api.New(api.Config{Streams: s.streams, Issuer: s.issuer, Wall: s.cfg.Wall, Logger: s.cfg.Logger})
+	s.handler, err = api.New(api.Config{Streams: s.streams, Issuer: s.issuer, Wall: s.cfg.Wall, Logger: s.cfg.Logger, Level: s.cfg.Level})
 	return err
 }
 
@@ -171,6 +171,10 @@ func (s *Server) CA() []byte { return s.certs.CA() }
 
 // TLSConfig is a new configuration for a listener of broker or API, which adds its own protocols. It follows renewals.
 func (s *Server) TLSConfig() *tls.Config { return s.certs.TLS() }
+
+// ReloadCertificates reads the server's certificate again and reports whether it is another one. One that cannot be used is
+// an error, and the one in use stays.
+func (s *Server) ReloadCertificates() (bool, error) { return s.certs.Reload() }
 
 // Watch returns the state of the catalog once its version is above after. With a version that the catalog has never
 // reached it fails with code.Conflict: the catalog was put back from an older copy.

@@ -64,7 +64,12 @@ func (n *Node) start() {
 	ready := make(chan node.Info, 1)
 	n.cancel, n.done = cancel, make(chan error, 1)
 	cfg := n.cfg
-	cfg.Ready = func(i node.Info) { ready <- i }
+	cfg.Ready = func(i node.Info) {
+		if n.cfg.Ready != nil {
+			n.cfg.Ready(i)
+		}
+		ready <- i
+	}
 	go func() { n.done <- node.Run(ctx, cfg) }()
 	select {
 	case n.info = <-ready:

@@ -35,6 +35,7 @@ type Config struct {
 	Dir          string
 	Listen, HTTP string // host:port; port 0 takes a free one
 	Logger       *slog.Logger
+	Level        *slog.LevelVar // of Logger; nil: it cannot be changed while the node runs
 	Version      string
 	Grace        time.Duration // of an orderly shutdown; default 1 s
 	Wall         func() time.Time
@@ -55,6 +56,9 @@ type Info struct {
 	Fresh   bool            // the directory was new
 	// Issue signs a token of the node's own, for what runs in its process.
 	Issue func(subject, tenant string, grants []token.Grant, life time.Duration) (string, error)
+	// ReloadCertificates reads the server's certificate again and reports whether it is another one. Connections that
+	// are open stay; an error changes nothing.
+	ReloadCertificates func() (bool, error)
 }
 
 // Run serves until ctx ends, then stops in order: not ready, subscribers told where to resume, what was
@@ -134,7 +138,7 @@ func (n *node) openParts(ctx context.Context, id storage.Identity) error {
 	var err error
 	n.control, err = controlplane.New(ctx, controlplane.Config{
 		Dir: n.controlDir(), Node: id.Node, Cluster: id.Cluster, Address: n.udp.LocalAddr().String(),
-		Hosts: hosts(n.cfg.Listen, n.cfg.HTTP), Wall: n.cfg.Wall, Logger: n.cfg.Logger,
+		Hosts: hosts(n.cfg.Listen, n.cfg.HTTP), Wall: n.cfg.Wall, Logger: n.cfg.Logger, Level: n.cfg.Level,
 	})
 	if err != nil {
 		return err
@@ -258,7 +262,10 @@ func (n *node) serve(ctx context.Context) error {
 		case <-n.broker.Ready():
 			n.health.ready.Store(true)
 			if n.cfg.Ready != nil {
-				n.cfg.Ready(Info{Address: n.udp.LocalAddr().String(), HTTP: n.url(), Context: n.context, Fresh: n.fresh, Issue: n.control.IssueToken})
+				n.cfg.Ready(Info{
+					Address: n.udp.LocalAddr().String(), HTTP: n.url(), Context: n.context, Fresh: n.fresh,
+					Issue: n.control.IssueToken, ReloadCertificates: n.control.ReloadCertificates,
+				})
 			}
 		case <-ctx.Done():
 		}

@@ -59,6 +59,7 @@ func (n *node) routes() http.Handler {
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", n.readyz)
 	mux.Handle("GET /metrics", n.authenticated(promhttp.HandlerFor(n.registry, promhttp.HandlerOpts{})))
+	n.profiles(mux)
 	mux.Handle("/", n.settled(n.control.Handler()))
 	return mux
 }

@@ -34,6 +34,7 @@ type lab struct {
 	store *embedded.Store
 	now   time.Time
 	log   lockedBuffer
+	level slog.LevelVar
 	owner string // a token for everything
 	key   string // the API key it is from
 }
@@ -69,9 +70,10 @@ func newLab(t *testing.T) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
+	l.level.Set(slog.LevelDebug)
 	l.api, err = New(Config{
 		Streams: &streams.Service{Store: store, Leader: "n1", Wall: wall}, Issuer: issuer, Wall: wall,
-		Logger: slog.New(slog.NewJSONHandler(&l.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Logger: slog.New(slog.NewJSONHandler(&l.log, &slog.HandlerOptions{Level: &l.level})), Level: &l.level,
 	})
 	if err != nil {
 		t.Fatal(err)

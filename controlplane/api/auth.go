@@ -65,6 +65,9 @@ func (a *API) claims(header string) (*token.Claims, error) {
 // permitted checks the names in the path, as the handler will see them, and the permission on what they address. Where the
 // path ends at a collection, the handler checks each thing in it.
 func permitted(ctx huma.Context, claims *token.Claims) error {
+	if ctx.Operation().Metadata[nodeResource] != nil {
+		return mayManage(claims, nodeResource)
+	}
 	tenant, namespace, name := ctx.Param("tenant"), ctx.Param("namespace"), ctx.Param("name")
 	named := strings.Contains(ctx.Operation().Path, "{name}")
 	for _, level := range []struct {
@@ -92,5 +95,8 @@ func mayManage(claims *token.Claims, resource string) error {
 }
 
 func denied(resource string) error {
+	if resource == nodeResource {
+		return code.New(code.PermissionDenied, "the token does not grant manage on the node")
+	}
 	return code.New(code.PermissionDenied, "the token does not grant manage on %.200q", resource)
 }

@@ -4,6 +4,7 @@ package identity
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -44,11 +46,11 @@ type CertificateOptions struct {
 	Logger *slog.Logger
 }
 
-// Certificates are the cluster's own CA and the server's certificate from it. Safe for concurrent use, but for Renew,
-// which one goroutine calls.
+// Certificates are the cluster's own CA and the server's certificate from it. Safe for concurrent use.
 type Certificates struct {
 	o       CertificateOptions
 	ca      pair
+	mu      sync.Mutex // one change of the server's certificate at a time
 	current atomic.Pointer[tls.Certificate]
 }
 
@@ -121,15 +123,40 @@ func (c *Certificates) Expires() time.Time { return c.current.Load().Leaf.NotAft
 
 // Renew makes a new server certificate if that is due, and reports whether it was.
 func (c *Certificates) Renew() (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.due(c.current.Load().Leaf) == "" {
 		return false, nil
 	}
 	return true, c.issue()
 }
 
+// Reload takes the server's certificate that is in the directory now, and reports whether it is another one than the one
+// in use. A file that is gone is an order to make one anew. One that could not be used (no certificate, the key of another,
+// expired, of another CA, for other hosts) is an error, and the one in use stays, in memory and in effect (OP-09).
+func (c *Certificates) Reload() (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	server, err := readPair(filepath.Join(c.o.Dir, serverFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, c.issue()
+	}
+	if err != nil {
+		return false, fmt.Errorf("read server certificate: %w", err)
+	}
+	if bytes.Equal(server.cert.Raw, c.current.Load().Leaf.Raw) {
+		return false, nil
+	}
+	if why := c.refuse(server.cert); why != "" {
+		return false, fmt.Errorf("read server certificate %s: %s", filepath.Join(c.o.Dir, serverFile), why)
+	}
+	c.current.Store(server.tls())
+	return true, nil
+}
+
 func (c *Certificates) issue() error {
 	if have := c.current.Load(); have != nil {
-		c.o.Logger.Info("server certificate is made anew", "reason", c.due(have.Leaf))
+		c.o.Logger.Info("server certificate is made anew", "reason", cmp.Or(c.due(have.Leaf), "its file is gone"))
 	}
 	names, addresses := c.subjects()
 	server, err := newServer(c.ca, c.o.Cluster, names, addresses, c.o.Wall())
@@ -145,11 +172,19 @@ func (c *Certificates) issue() error {
 
 // due says why a certificate should be made anew, or nothing.
 func (c *Certificates) due(cert *x509.Certificate) string {
+	if c.o.Wall().Add(renewAt).After(cert.NotAfter) {
+		return "it ends soon"
+	}
+	return c.refuse(cert)
+}
+
+// refuse says why clients would not take a certificate, or nothing.
+func (c *Certificates) refuse(cert *x509.Certificate) string {
 	now := c.o.Wall()
 	names, addresses := c.subjects()
 	switch {
-	case now.Add(renewAt).After(cert.NotAfter):
-		return "it ends soon"
+	case now.After(cert.NotAfter):
+		return "it has expired"
 	case now.Before(cert.NotBefore):
 		return "it is not valid yet"
 	case cert.CheckSignatureFrom(c.ca.cert) != nil:

@@ -187,3 +187,54 @@ func TestServerCertificateEndsNoLaterThanItsCA(t *testing.T) {
 		t.Errorf("%v after %v", again.Expires(), certs.ca.cert.NotAfter)
 	}
 }
+
+// OP-09: what is put in the place of the server's certificate is taken only if clients would take it.
+func TestReloadRefusesWhatClientsWould(t *testing.T) {
+	dir, c := t.TempDir(), newClock()
+	file := filepath.Join(dir, serverFile)
+	old := openCertificates(t, dir, c)
+	expiring, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.now = c.now.Add(serverLife - renewAt + time.Hour)
+	if renewed, err := old.Renew(); !renewed || err != nil {
+		t.Fatalf("renew: %v, %v", renewed, err)
+	}
+	put := func(b []byte) {
+		t.Helper()
+		if err := os.WriteFile(file, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(expiring) // near its end, and good: an operator may have reasons
+	if changed, err := old.Reload(); !changed || err != nil {
+		t.Fatalf("one that is still good: %v, %v", changed, err)
+	}
+	if err := handshake(t, old, old.CA(), "localhost", c.now); err != nil {
+		t.Fatal(err)
+	}
+	if renewed, err := old.Renew(); !renewed || err != nil {
+		t.Fatalf("renew again: %v, %v", renewed, err)
+	}
+	inUse := old.current.Load().Leaf
+
+	c.now = c.now.Add(renewAt)
+	put(expiring)
+	if changed, err := old.Reload(); changed || err == nil || !strings.Contains(err.Error(), "expired") {
+		t.Errorf("an expired one: %v, %v", changed, err)
+	}
+	openCertificates(t, dir, c, "other.example") // writes one for other hosts
+	if changed, err := old.Reload(); changed || err == nil || !strings.Contains(err.Error(), "other hosts") {
+		t.Errorf("one for other hosts: %v, %v", changed, err)
+	}
+	if !old.current.Load().Leaf.Equal(inUse) {
+		t.Error("what was refused is in use")
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if changed, err := old.Reload(); !changed || err != nil || old.current.Load().Leaf.Equal(inUse) {
+		t.Errorf("none: %v, %v", changed, err)
+	}
+}

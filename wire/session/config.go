@@ -72,7 +72,8 @@ type Stats struct {
 // minPacketSize is what QUIC demands of every path.
 const minPacketSize = 1200
 
-func (c Config) withDefaults() Config {
+// WithDefaults is the configuration as it takes effect.
+func (c Config) WithDefaults() Config {
 	setDefault(&c.ALPN, ALPN)
 	setDefault(&c.InitialPacketSize, minPacketSize)
 	setDefault(&c.KeepAlive, 3*time.Second)

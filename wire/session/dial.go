@@ -19,7 +19,7 @@ import (
 // nil the connection has a socket of its own; otherwise it uses pc alone until it is closed, and pc
 // stays the caller's to close. An error says that nothing was applied anywhere.
 func DialQUIC(ctx context.Context, pc net.PacketConn, addr string, t *tls.Config, cfg Config) (Conn, error) {
-	cfg = cfg.withDefaults()
+	cfg = cfg.WithDefaults()
 	host, targets, err := resolve(ctx, addr)
 	if err != nil {
 		return nil, dialError(addr, err)

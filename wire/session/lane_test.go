@@ -59,7 +59,7 @@ func (p *piped) traffic() traffic                 { return traffic{} }
 func whole(n int) int { return n }
 
 func pipedLane(p *piped, maxFrame uint32) *Lane {
-	s := newShared(Config{}.withDefaults(), p)
+	s := newShared(Config{}.WithDefaults(), p)
 	s.maxFrame.Store(maxFrame)
 	return newLane(s, p)
 }
@@ -87,7 +87,7 @@ func TestFramesDoNotAllocate(t *testing.T) {
 		t.Skip("under the race detector pools lose things on purpose")
 	}
 	e := &endless{piped: *newPiped(whole), frame: wire.AppendFrame(nil, 7, &wire.Auth{Token: string(make([]byte, 200))})}
-	l := newLane(newShared(Config{}.withDefaults(), e), e)
+	l := newLane(newShared(Config{}.WithDefaults(), e), e)
 	defer func() { _ = l.Close() }()
 	body := make([]byte, 0, 1024)
 	ack := &wire.Published{Count: 1}

@@ -42,7 +42,7 @@ type quicListener struct {
 // ListenQUIC listens on pc, which it uses alone until the listener is closed and which stays the
 // caller's to close.
 func ListenQUIC(pc net.PacketConn, t *tls.Config, cfg Config) (Listener, error) {
-	cfg = cfg.withDefaults()
+	cfg = cfg.WithDefaults()
 	l := &quicListener{
 		cfg: cfg, transport: cfg.transport(pc), ended: make(chan struct{}),
 		perAddr: map[netip.Addr]int{}, conns: map[*quicConn]struct{}{},
