@@ -24,6 +24,10 @@ func main() {
 	bin := flag.String("bin", "bin", "the folder of the margay binary, put first on PATH")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	if ran, code := ownNet(ctx); ran {
+		stop()
+		os.Exit(code)
+	}
 	err := run(ctx, *bin, flag.Args())
 	stop()
 	if err != nil {
