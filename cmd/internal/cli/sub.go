@@ -23,6 +23,8 @@ type subFlags struct {
 	end   bool
 	shard uint32
 	count uint64
+
+	keys, prefixes, patterns []string
 }
 
 func (a *app) subCommand() *cobra.Command {
@@ -36,11 +38,16 @@ func (a *app) subCommand() *cobra.Command {
 such as 2026-01-31T12:00:00Z, or a duration back from now such as -15m. Without it reading starts at the
 latest record, and with --end at the earliest.
 
+--key, --prefix and --pattern let through the records whose key is, begins with, or matches the value;
+given several times, or together, a record comes once when any of them matches. In a pattern "/" divides
+levels, "+" stands for one level and a last "#" for all that follow. The broker filters.
+
 Text shows SHARD/OFFSET, key and value; raw the value and a newline; JSON one object a record. When the
 broker restarts, reading goes on by itself behind the last record shown, and standard error says so.
 Records that will not come are reported as a gap, never passed over in silence.`,
 		Example: `  margay sub orders --from earliest --end --output raw
-  margay sub orders --from -15m --output json`,
+  margay sub orders --from -15m --output json
+  margay sub devices --pattern 'device/+/telemetry'`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeStreams,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -55,6 +62,9 @@ Records that will not come are reported as a gap, never passed over in silence.`
 	flags.BoolVar(&f.end, "end", false, "stop at the end of what is there now")
 	flags.Uint32Var(&f.shard, "shard", 0, "read this shard only")
 	flags.Uint64Var(&f.count, "count", 0, "stop after this many records")
+	flags.StringArrayVar(&f.keys, "key", nil, "only records of this key; may be repeated")
+	flags.StringArrayVar(&f.prefixes, "prefix", nil, "only records whose key begins with this; may be repeated")
+	flags.StringArrayVar(&f.patterns, "pattern", nil, "only records whose key matches this topic pattern; may be repeated")
 	complete(cmd, "from", "earliest", "latest")
 	return cmd
 }
@@ -108,6 +118,14 @@ func (a *app) sub(ctx context.Context, stream string, f *subFlags, oneShard bool
 // log, and one whose place was removed goes on behind an explicit gap.
 func (f *subFlags) options(start arg.Start, oneShard bool, shards int) ([]client.SubscribeOption, error) {
 	options := []client.SubscribeOption{client.Overflow(client.PolicyCatchUp), client.SkipLost()}
+	for _, filter := range []struct {
+		values []string
+		option func(...string) client.SubscribeOption
+	}{{f.keys, client.KeyExact}, {f.prefixes, client.KeyPrefix}, {f.patterns, client.Keys}} {
+		if len(filter.values) > 0 {
+			options = append(options, filter.option(filter.values...))
+		}
+	}
 	if oneShard {
 		if int64(f.shard) >= int64(shards) {
 			return nil, &exit.Error{
