@@ -37,6 +37,8 @@ func run() int {
 	return cli.Main(ctx, cli.Process{
 		Args:    os.Args[1:],
 		Getenv:  os.Getenv,
+		Environ: os.Environ,
+		Hangups: hangups,
 		Version: version, Executable: executable,
 		Streams: output.Streams{
 			In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
@@ -46,4 +48,11 @@ func run() int {
 			Color:       os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
 		},
 	})
+}
+
+// hangups are taken only by a command that asks for them: every other one ends with its terminal.
+func hangups() (<-chan os.Signal, func()) {
+	c := make(chan os.Signal, 1) // one more while one is being handled is as good as many
+	signal.Notify(c, syscall.SIGHUP)
+	return c, func() { signal.Stop(c) }
 }

@@ -19,6 +19,14 @@ type shell struct {
 	in  string
 }
 
+func (s shell) environ() []string {
+	var all []string
+	for name, value := range s.env {
+		all = append(all, name+"="+value)
+	}
+	return all
+}
+
 type result struct {
 	code     int
 	out, err string
@@ -29,6 +37,7 @@ func (s shell) run(ctx context.Context, args ...string) result {
 	code := cli.Main(ctx, cli.Process{
 		Args:    args,
 		Getenv:  func(name string) string { return s.env[name] },
+		Environ: s.environ,
 		Version: "1.2.3",
 		Streams: output.Streams{In: strings.NewReader(s.in), Out: &out, Err: &errs},
 	})
@@ -51,6 +60,7 @@ func TestMisuse(t *testing.T) {
 	for _, args := range []string{
 		"nonsense", "--nonsense", "version extra", "version --output yaml", "version --timeout x", "version --timeout -1s",
 		"stream nonsense", "stream --nonsense", "pub", "sub", "sub a b", "stream create", "log nonsense", "context nonsense",
+		"config nonsense", "config check extra", "config print --set nonsense", "debug nonsense", "debug log-level loud",
 	} {
 		got := shell{}.run(t.Context(), strings.Fields(args)...)
 		if got.code != 2 || got.out != "" || !strings.Contains(got.err, "error:") || !strings.Contains(got.err, "do:") {
@@ -94,6 +104,7 @@ func TestCompletion(t *testing.T) {
 		"__complete version --output ":        "json",
 		"__complete pub orders --ack ":        "quorum",
 		"__complete serve --log-format ":      "json",
+		"__complete debug log-level ":         "warn",
 		"__complete sub orders --from ":       "earliest",
 		"__complete stream create a --fsync ": "interval",
 	} {

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -22,10 +23,13 @@ import (
 type Process struct {
 	Args    []string // without the program's name
 	Getenv  func(string) string
-	Version string // empty: a build of nobody's release
+	Environ func() []string // all of the environment, as os.Environ; nil: none
+	Version string          // empty: a build of nobody's release
 	// Executable is the path of this binary, for the demo's child and for what is printed to be pasted.
 	Executable string
 	Streams    output.Streams
+	// Hangups starts to deliver the signals to reload, for as long as a node runs; nil: there are none.
+	Hangups func() (signals <-chan os.Signal, stop func())
 }
 
 // app is one run of the command line.
@@ -123,6 +127,8 @@ MARGAY_CA, MARGAY_TIMEOUT), and the environment above the context.`,
 		a.pubCommand(),
 		a.subCommand(),
 		a.logCommand(),
+		a.configCommand(),
+		a.debugCommand(),
 		a.contextCommand(),
 		a.versionCommand(),
 	)

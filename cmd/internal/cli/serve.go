@@ -7,17 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"margay.dev/cluster/node"
+	"margay.dev/cmd/internal/config"
 	"margay.dev/cmd/internal/contexts"
 	"margay.dev/cmd/internal/exit"
 	"margay.dev/cmd/internal/output"
@@ -27,23 +25,11 @@ import (
 	"margay.dev/wire/control"
 )
 
-const (
-	defaultListen = "127.0.0.1:" + defaultPort
-	defaultHTTP   = "127.0.0.1:" + defaultHTTPPort
-	// localContext is the name under which a user's commands find the node.
-	localContext = "local"
-	// stopWithin bounds an orderly shutdown: service managers kill what takes long, at a moment of their
-	// choosing.
-	stopWithin = 3 * time.Second
-)
-
-type serveFlags struct {
-	data, listen, http  string
-	logLevel, logFormat string
-}
+// localContext is the name under which a user's commands find the node.
+const localContext = "local"
 
 func (a *app) serveCommand() *cobra.Command {
-	var f serveFlags
+	var f configFlags
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a node: a broker and a control plane in one process",
@@ -51,76 +37,72 @@ func (a *app) serveCommand() *cobra.Command {
 where it is and how to reach it to DATA/context.yaml and $XDG_CONFIG_HOME/margay/contexts/local.yaml,
 which becomes the current context unless another is. Both are readable by their owner only.
 
-SIGTERM or SIGINT stop it in order within 3 s: what was acknowledged is on the disk, subscribers learn
-where to resume. A second signal ends it at once, which loses nothing acknowledged either.
+Its configuration comes from a YAML file (--config or MARGAY_CONFIG), the environment (MARGAY_ and the
+key in capitals: MARGAY_LOG_LEVEL), and flags, in this order. See ` + "`margay config --help`" + `.
+
+SIGTERM or SIGINT stop it in order, within 3 s unless shutdown.grace is longer: what was acknowledged is
+on the disk, subscribers learn where to resume. A second signal ends it at once, which loses nothing
+acknowledged either. SIGHUP reads configuration and certificates again.
 
 Exit codes of serve:
   0  stopped in order by a signal
-  1  failed while running, or did not stop within 3 s
-  2  the command line or the environment is wrong; nothing was touched
+  1  failed while running, or did not stop in time
+  2  the command line, the environment or the file is wrong; nothing was touched
   4  refused to start: the address or the data directory is in use, not accessible, another node's, or
-     written by a newer release; the directory was not changed
-
-Besides the common ones it reads MARGAY_DATA, MARGAY_LISTEN, MARGAY_HTTP, MARGAY_LOG_LEVEL and
-MARGAY_LOG_FORMAT.`,
+     written by a newer release; the directory was not changed`,
 		Example: `  margay serve
-  margay serve --data ./data --listen 127.0.0.1:7500 --http 127.0.0.1:7501`,
+  margay serve --config margay.yaml --data ./data`,
 		Args:        cobra.NoArgs,
 		Annotations: writes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.serve(cmd.Context(), &f)
+			load, err := a.configuration(cmd, &f)
+			if err != nil {
+				return err
+			}
+			return a.serve(cmd.Context(), load)
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&f.data, "data", "", "data directory (default $XDG_DATA_HOME/margay)")
-	flags.StringVar(&f.listen, "listen", defaultListen, "UDP address for clients; port 0 takes a free one")
-	flags.StringVar(&f.http, "http", defaultHTTP, "TCP address of the control plane; port 0 takes a free one")
-	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
-	flags.StringVar(&f.logFormat, "log-format", "text", "text or json, on standard error")
-	fromEnvironment(flags, "data", "listen", "http", "log-level", "log-format")
-	complete(cmd, "log-level", "debug", "info", "warn", "error")
-	complete(cmd, "log-format", "text", "json")
+	f.define(cmd)
 	return cmd
 }
 
-func (a *app) serve(ctx context.Context, f *serveFlags) error {
-	logger, err := a.logger(f)
+func (a *app) serve(ctx context.Context, load func() (*config.Result, error)) error {
+	r, err := load()
 	if err != nil {
-		return err
+		return configFailure(err)
 	}
-	for flag, address := range map[string]string{"--listen": f.listen, "--http": f.http} {
-		if err := checkAddress(address); err != nil {
-			return exit.Misuse("%s %q: %w", flag, address, err)
-		}
+	s := newServing(a, r, load)
+	if len(r.Unknown) > 0 {
+		s.log.Warn("variables that are no settings are ignored", "variables", r.Unknown)
 	}
-	data := f.data
-	if data == "" {
-		if data, err = contexts.DataDir(a.Getenv); err != nil {
-			return exit.Misuse("--data: %w", err)
-		}
-	}
-	if data, err = filepath.Abs(data); err != nil {
-		return exit.Misuse("--data: %w", err)
-	}
+	hangup, release := a.hangups()
+	defer release()
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	cfg := node.Config{
+		Logger: s.log, Level: &s.level, Version: a.build().Version,
+		Ready: func(info node.Info) {
+			s.ready.Store(&info)
+			if err := a.announce(info, r.Config.Data); err != nil {
+				cancel(err)
+			}
+		},
+	}
+	r.Config.Apply(&cfg)
 	ended := make(chan error, 1)
-	go func() {
-		ended <- node.Run(ctx, node.Config{
-			Dir: data, Listen: f.listen, HTTP: f.http, Logger: logger, Version: a.build().Version,
-			Ready: func(info node.Info) {
-				if err := a.announce(info, data); err != nil {
-					cancel(err)
-				}
-			},
-		})
-	}()
-	select {
-	case err = <-ended:
-	case <-ctx.Done():
-		logger.Info("stopping")
-		err = stopped(ended)
+	go func() { ended <- node.Run(ctx, cfg) }()
+	for running := true; running; {
+		select {
+		case err = <-ended:
+			running = false
+		case <-hangup:
+			s.reload()
+		case <-ctx.Done():
+			s.log.Info("stopping")
+			err = stopped(ended, r.Config.StopWithin())
+			running = false
+		}
 	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, ctx.Err()) {
 		return errors.Join(cause, err)
@@ -128,30 +110,18 @@ func (a *app) serve(ctx context.Context, f *serveFlags) error {
 	if errors.Is(err, context.Canceled) {
 		err = nil // the order to stop, handed back
 	}
-	return startFailure(err, data)
+	return startFailure(err, r.Config.Data)
 }
 
-// checkAddress finds what no start would forgive before anything is touched.
-func checkAddress(s string) error {
-	_, port, err := net.SplitHostPort(s)
-	if err != nil {
-		return errors.New("want HOST:PORT")
-	}
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return errors.New("want a port from 0 (any free one) to 65535")
-	}
-	return nil
-}
-
-func stopped(ended <-chan error) error {
-	late := time.NewTimer(stopWithin)
+func stopped(ended <-chan error, within time.Duration) error {
+	late := time.NewTimer(within)
 	defer late.Stop()
 	select {
 	case err := <-ended:
 		return err
 	case <-late.C:
 		return &exit.Error{
-			Err:  fmt.Errorf("the node did not stop within %v, so it ends now", stopWithin),
+			Err:  fmt.Errorf("the node did not stop within %v, so it ends now", within),
 			Code: exit.Unknown,
 			Data: "what was acknowledged is on the disk; the next start recovers it",
 			Do:   "start it again; if this comes back, report it with the log",
@@ -187,23 +157,8 @@ func startFailure(err error, data string) error {
 	return &exit.Error{Err: err, Data: "what was acknowledged is on the disk; the next start recovers it"}
 }
 
-func (a *app) logger(f *serveFlags) (*slog.Logger, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
-		return nil, exit.Misuse("--log-level %q: want debug, info, warn or error", f.logLevel)
-	}
-	options := &slog.HandlerOptions{Level: level}
-	switch f.logFormat {
-	case "text":
-		return slog.New(slog.NewTextHandler(a.Streams.Err, options)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(a.Streams.Err, options)), nil
-	}
-	return nil, exit.Misuse("--log-format %q: want text or json", f.logFormat)
-}
-
-// serving is what `serve --output json` prints once it is ready.
-type serving struct {
+// served is what `serve --output json` prints once it is ready.
+type served struct {
 	Address string `json:"address"`
 	HTTP    string `json:"http"`
 	Data    string `json:"data"`
@@ -250,7 +205,7 @@ func (a *app) printServing(info node.Info, data, file, where, use string) error 
 	address := scheme + info.Address
 	switch a.Format() {
 	case output.JSON:
-		return a.JSON(serving{address, info.HTTP, data, file, info.Fresh, os.Getpid()})
+		return a.JSON(served{address, info.HTTP, data, file, info.Fresh, os.Getpid()})
 	case output.Raw:
 		return a.Raw([]byte(address))
 	case output.Text: // for a person, below

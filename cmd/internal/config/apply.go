@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"time"
+
+	"margay.dev/broker"
+	"margay.dev/cluster/node"
+	"margay.dev/wire/session"
+)
+
+// Apply sets what of a node's configuration is decided here.
+func (c *Config) Apply(n *node.Config) {
+	n.Dir, n.Listen, n.HTTP = c.Data, string(c.Listen), string(c.HTTP)
+	n.Grace = time.Duration(c.Shutdown.Grace)
+	n.Reserve, n.FlushSlots, n.Sealed = uint64(c.Storage.DiskReserve), c.Storage.FlushSlots, c.Storage.SealedFiles
+	l, s := &c.Limits, &c.Session
+	n.Limits = broker.Limits{
+		Connections: l.Connections, Subscriptions: l.Subscriptions,
+		InFlight: int64(l.InFlight), InFlightConnection: int64(l.InFlightConnection), AuthTimeout: time.Duration(l.AuthTimeout),
+	}
+	n.Session = session.Config{
+		InitialPacketSize: uint16(s.PacketSize), KeepAlive: time.Duration(s.KeepAlive), Idle: time.Duration(s.Idle),
+		HandshakeTimeout: time.Duration(s.HandshakeTimeout), WriteTimeout: time.Duration(s.WriteTimeout), ReadTimeout: time.Duration(s.ReadTimeout),
+		MaxLanes: int64(l.Lanes), MaxConns: l.Connections, MaxConnsPerAddress: l.ConnectionsPerAddress,
+		OutboundBytes: int(s.Outbound), SocketBuffer: int(s.SocketBuffer),
+		LaneWindow: uint64(s.LaneWindow), MaxLaneWindow: uint64(s.MaxLaneWindow),
+		ConnWindow: uint64(s.ConnectionWindow), MaxConnWindow: uint64(s.MaxConnectionWindow),
+	}
+}
