@@ -13,7 +13,8 @@ import (
 func (c *Core) checkpoint(now int64, eff *Effects) {
 	producers := c.producers.entries()
 	entries := make([]batch.Entry, 0, len(producers)+2)
-	entries = append(entries, c.gens.entry(), batch.LogStart{Sequence: c.pendingStart.Sequence, Offset: c.pendingStart.Offset})
+	start := c.pendingStart()
+	entries = append(entries, c.gens.entry(), batch.LogStart{Sequence: start.Sequence, Offset: start.Offset})
 	for _, p := range producers {
 		entries = append(entries, p)
 	}
@@ -41,12 +42,13 @@ func (c *Core) retain(now int64, segments []Segment, eff *Effects) {
 	if c.lost != nil || len(segments) == 0 {
 		return
 	}
+	c.dropAgain(segments, eff)
 	c.rollByAge(now, eff)
 	var total int64
 	for _, s := range segments {
 		total += s.Bytes
 	}
-	start := c.pendingStart
+	start := c.pendingStart()
 	for i := 0; i+1 < len(segments); i++ {
 		old := c.cfg.MaxAge > 0 && now-segments[i].LastAppendTime > c.cfg.MaxAge.Microseconds()
 		if !old && (c.cfg.MaxBytes <= 0 || total <= c.cfg.MaxBytes) {
@@ -57,12 +59,10 @@ func (c *Core) retain(now int64, segments []Segment, eff *Effects) {
 			start = LogStart{next.BaseSequence, next.BaseOffset}
 		}
 	}
-	if start == c.pendingStart || start.Sequence > c.mark {
+	if start == c.pendingStart() || start.Sequence > c.mark {
 		return
 	}
-	c.open(now, eff)
-	c.pendingStart = start
-	c.control(now, eff, batch.LogStart{Sequence: start.Sequence, Offset: start.Offset})
+	c.moveStart(now, start, ByRetention, eff)
 }
 
 // rollByAge ends a segment whose oldest batch has reached the segment age.
@@ -126,7 +126,6 @@ func (c *Core) replayControl(b batch.Batch) error {
 			c.gens.add(generation{e.Generation, b.Sequence(), b.BaseOffset()})
 		case batch.LogStart:
 			c.start = LogStart{e.Sequence, e.Offset}
-			c.pendingStart = c.start
 		case batch.Generations:
 			c.gens = nil
 			for _, g := range e.Table {

@@ -97,8 +97,7 @@ func (c *Core) committedControl(b batch.Batch, eff *Effects) {
 	}
 	for _, e := range entries {
 		if s, ok := e.(batch.LogStart); ok {
-			c.start = LogStart{s.Sequence, s.Offset}
-			eff.Drop = s.Sequence
+			c.started(LogStart{s.Sequence, s.Offset}, eff)
 		}
 	}
 }
@@ -141,7 +140,7 @@ func (c *Core) cut(at uint64, err *code.Error, eff *Effects) {
 	clear(c.retries[len(rest):])
 	c.retries = rest
 	c.cutWaiters(at, err, eff)
-	c.pendingStart = c.start
+	c.cutMoves(at)
 }
 
 // expire answers those whose deadline has passed. Their batches stay: later publishes wait behind them,

@@ -25,9 +25,9 @@ type world struct {
 	redo    map[uint64][]uint64 // producer: sequences that were refused, to be sent again
 	acked   map[string]uint64   // "producer/sequence" to base offset
 	shown   []uint64            // offsets that readers saw
-
 	cursors cursorModel
 	lasts   lastModel
+	start   shard.LogStart // as last seen
 }
 
 func (w *world) publishNew() {
@@ -148,6 +148,7 @@ func (w *world) has(p, seq uint64) bool {
 
 // check holds the log to its promises after every step.
 func (w *world) check() {
+	w.checkStart()
 	var offset uint64
 	stored := map[string]uint64{}
 	for i, b := range w.batches {
@@ -171,6 +172,8 @@ func (w *world) check() {
 			continue
 		case *lastOp:
 			to.acked = to.acked || a.Err == nil
+			continue
+		case trimmed: // checkStart has looked
 			continue
 		case nil: // a last record's batch: nobody has asked
 			continue
@@ -209,7 +212,7 @@ func (w *world) check() {
 func TestAnything(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := &world{
-			log: newLog(t, shard.Config{SegmentBytes: 4 << 10}), t: rt,
+			log: newLog(t, shard.Config{SegmentBytes: 4 << 10, MaxBytes: 40 << 10, DropOldest: true}), t: rt,
 			next: map[uint64]uint64{}, last: map[uint64]uint64{}, sent: map[uint64][]uint64{}, redo: map[uint64][]uint64{}, acked: map[string]uint64{},
 		}
 		rt.Repeat(map[string]func(*rapid.T){
@@ -220,6 +223,9 @@ func TestAnything(t *testing.T) {
 			"write":       func(*rapid.T) { w.writeOut() },
 			"flush":       func(*rapid.T) { w.flushOut() },
 			"write fails": func(*rapid.T) { w.failWrite() },
+			"trim":        func(*rapid.T) { w.trimSomewhere() },
+			"retain":      func(*rapid.T) { w.look() },
+			"disk full":   func(*rapid.T) { w.fill() },
 			"power cut":   func(*rapid.T) { w.cutPower() },
 			"cursor":      func(*rapid.T) { w.cursors.act(w) },
 			"last record": func(*rapid.T) { w.lasts.act(w) },

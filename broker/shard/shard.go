@@ -63,6 +63,7 @@ type Config struct {
 	MaxProducers int
 	MaxCursors   int
 	MaxLasts     int
+	DropOldest   bool // a full disk takes the oldest segments instead of refusing records
 }
 
 // Publish asks for one produced batch to be appended. The core owns the batch from the step that takes it.
@@ -100,6 +101,7 @@ type Effects struct {
 	Flush     bool          // what was appended must be flushed whatever the fsync mode
 	Answers   []Answer
 	Committed []Committed // newly committed, in sequence, control batches too
+	Moves     []Move      // of the log's start, newly committed
 	Drop      uint64      // segments wholly below this sequence may go; 0 for none
 
 	CursorsExpired int // what was done by itself, to be counted
@@ -118,7 +120,7 @@ func (e *Effects) Reset() {
 	clear(e.Append)
 	clear(e.Answers)
 	clear(e.Committed)
-	*e = Effects{Append: e.Append[:0], Answers: e.Answers[:0], Committed: e.Committed[:0]}
+	*e = Effects{Append: e.Append[:0], Answers: e.Answers[:0], Committed: e.Committed[:0], Moves: e.Moves[:0]}
 }
 
 // Event is one thing that happened to a shard.
@@ -199,7 +201,8 @@ type Core struct {
 	lost            *code.Error
 	full            bool
 
-	start, pendingStart LogStart
+	start LogStart
+	moves []move // of the start, appended and not committed, in order
 
 	segment account
 
@@ -212,9 +215,6 @@ type Core struct {
 	lasts     lasts
 	gens      generations
 }
-
-// LogStart is where a log begins: what is below was reclaimed.
-type LogStart struct{ Sequence, Offset uint64 }
 
 // New makes the core of a shard whose log is empty; Replay feeds it what the newest segment holds.
 func New(cfg Config) *Core {
@@ -280,6 +280,10 @@ func (c *Core) Step(now int64, ev Event, eff *Effects) (wake int64) {
 		c.publishLast(now, ev.ID, eff)
 	case Time:
 		c.passTime(now, eff)
+	case *Trim:
+		c.trim(now, ev, eff)
+	case Reclaim:
+		c.reclaim(now, ev, eff)
 	}
 	c.expire(now, eff)
 	return c.nextDead

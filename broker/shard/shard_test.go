@@ -24,6 +24,7 @@ type log struct {
 	answers []shard.Answer
 	seen    []uint64 // base offsets of committed record batches
 	drops   []uint64
+	moves   []shard.Move
 }
 
 func newLog(t *testing.T, cfg shard.Config) *log {
@@ -83,6 +84,7 @@ func (l *log) collect() {
 			l.seen = append(l.seen, c.Batch.BaseOffset())
 		}
 	}
+	l.moves = append(l.moves, l.eff.Moves...)
 	if l.eff.Drop > 0 {
 		l.drops = append(l.drops, l.eff.Drop)
 	}
