@@ -6,8 +6,8 @@ import "encoding/binary"
 
 // Trimmed answers Trim.
 type Trimmed struct {
-	// Earliest is the offset of the first record that can still be read. It may lie before what was asked for: space is
-	// given back in whole segments.
+	// Earliest is the offset of the first record that can still be read: what was asked for, or what it was already when
+	// that is higher. Space is given back in whole segments all the same.
 	Earliest uint64
 }
 

@@ -103,6 +103,7 @@ type rig struct {
 	registry *prometheus.Registry
 	stop     func()
 	dir      *storage.Dir
+	fs       vfs.FS
 }
 
 func start(t *testing.T, fs vfs.FS, p *plane) *rig {
@@ -111,7 +112,7 @@ func start(t *testing.T, fs vfs.FS, p *plane) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, plane: p, table: router.NewTable("n1"), registry: prometheus.NewRegistry(), dir: dir}
+	r := &rig{t: t, plane: p, table: router.NewTable("n1"), registry: prometheus.NewRegistry(), dir: dir, fs: fs}
 	ready := make(chan struct{})
 	r.host = host.New(host.Config{
 		Node: "n1", FS: fs, Dir: dir, ControlPlane: p, Table: r.table, Registerer: r.registry, Reserve: 64 << 10,

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"margay.dev/broker/shard"
 )
 
 // metrics are the host's, summed over its shards: a label per shard would grow with the catalog.
@@ -13,6 +15,7 @@ type metrics struct {
 	bytes, batches, reclaimed, poisoned, repairedTails, quarantined prometheus.Counter
 	flushRecords, flushSeconds                                      prometheus.Histogram
 	shards, unknown                                                 prometheus.Gauge
+	moves, given                                                    [3]prometheus.Counter // by cause
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -34,7 +37,18 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		r.MustRegister(h)
 		return h
 	}
+	causes := []string{"retention", "trim", "full_disk"} // in the order of shard.Cause
+	perCause := func(name, help string) (out [3]prometheus.Counter) {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"cause"})
+		r.MustRegister(v)
+		for i, c := range causes {
+			out[i] = v.WithLabelValues(c)
+		}
+		return out
+	}
 	return &metrics{
+		moves:         perCause("margay_log_start_moves_total", "Moves of the start of a log, by what caused them."),
+		given:         perCause("margay_log_start_records_total", "Records that moves of a log's start gave up, by what caused them."),
 		bytes:         counter("margay_append_bytes_total", "Bytes appended to logs."),
 		batches:       counter("margay_append_batches_total", "Batches appended to logs, control batches too."),
 		reclaimed:     counter("margay_reclaimed_bytes_total", "Bytes of segments dropped by retention."),
@@ -46,6 +60,11 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		shards:        gauge("margay_shards_led", "Shards that this broker leads and has opened."),
 		unknown:       gauge("margay_unknown_shards", "Shard directories that the catalog does not know; they are kept."),
 	}
+}
+
+func (m *metrics) moved(v shard.Move) {
+	m.moves[v.Cause].Inc()
+	m.given[v.Cause].Add(float64(v.To.Offset - v.From.Offset))
 }
 
 func (m *metrics) wrote(bytes int64, batches int) {

@@ -46,6 +46,7 @@ func (h *Host) openShard(ref Ref, l *control.Log, generation uint64, cut *uint64
 			s.log.Store(&logBox{d})
 			st := d.State()
 			s.core.Recovered(st.Length, st.NextOffset, st.NeedsCheckpoint)
+			s.core.BeginAt(shard.LogStart{Sequence: st.StartSequence, Offset: st.StartOffset})
 			if report.Tail != nil { // storage has said where in its log line
 				h.metrics.repairedTails.Inc()
 			}
@@ -63,6 +64,7 @@ func shardConfig(node string, l *control.Log, generation uint64) shard.Config {
 	c := shard.Config{
 		Node: node, Generation: generation, Rule: ackLevel(l.Ack), MinAck: ackLevel(l.MinAck), Memory: l.Storage == control.StorageMemory,
 		MaxAge: l.MaxAge, MaxBytes: l.MaxBytes, SegmentBytes: l.SegmentSize(), SegmentAge: l.SegmentAge,
+		DropOldest: l.OnFull == control.OnFullDropOldest,
 	}
 	switch l.Fsync {
 	case control.FsyncInterval:

@@ -29,6 +29,13 @@ type Request struct {
 	Lane        Replier
 }
 
+func sizeOf(reqs []*Request) (n int64) {
+	for _, r := range reqs {
+		n += int64(len(r.Buffer))
+	}
+	return n
+}
+
 // HeadRoom is what a request's buffer must leave before the batch for the frame of its delivery.
 const HeadRoom = wire.HeaderSize + wire.DeliverHead
 

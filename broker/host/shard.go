@@ -40,14 +40,17 @@ type Shard struct {
 	mu     sync.Mutex
 	inbox  []*Request
 	asks   []func(*shard.Core)
+	events []posted
 	bytes  int
 	closed *code.Error // why nothing more is taken
 
 	wake    chan struct{}
 	stopped chan struct{}
 	touched []Replier
+	took    []posted // events of the step under way
 
 	full      bool
+	owed      bool // segments below the start could not be removed
 	spaceAt   time.Time
 	dirty     time.Time // of the oldest unflushed write under fsync interval
 	nextTick  time.Time
@@ -163,6 +166,9 @@ func (s *Shard) drain() ([]*Request, []func(*shard.Core), *code.Error) {
 	defer s.mu.Unlock()
 	asks := s.asks
 	s.asks = nil
+	s.took = append(s.took, s.events...)
+	clear(s.events)
+	s.events = s.events[:0]
 	n, size := 0, 0
 	for n < len(s.inbox) && (n == 0 || size+len(s.inbox[n].Buffer) <= maxRound) {
 		size += len(s.inbox[n].Buffer)
@@ -181,11 +187,15 @@ func (s *Shard) drain() ([]*Request, []func(*shard.Core), *code.Error) {
 // step feeds the core what came, and performs what it asks for.
 func (s *Shard) step(reqs []*Request) {
 	now := s.host.now()
-	s.checkSpace()
 	s.eff.Reset()
+	if len(reqs) > 0 {
+		s.makeRoom(now, sizeOf(reqs))
+	}
+	s.checkSpace()
 	for _, r := range reqs {
 		s.core.Step(now, &r.Publish, &s.eff)
 	}
+	s.stepEvents(now)
 	if t := time.Now(); !t.Before(s.nextTick) {
 		s.tick(t, now)
 	}
@@ -331,7 +341,8 @@ func (s *Shard) deliver() {
 		s.publishView()
 		s.hub.Publish(envs, fanout.Position{Sequence: v.Mark, Offset: v.Ceiling}, s.Now())
 	}
-	if s.eff.Drop > 0 {
+	s.moved()
+	if s.eff.Drop > 0 && s.failure == nil { // after a failed flush nobody knows whether the start is on the disk
 		s.drop(s.eff.Drop)
 	}
 	s.eff.Reset()
@@ -341,21 +352,24 @@ func (s *Shard) drop(below uint64) {
 	s.publishView() // readers must see the new start before its segments go
 	n, err := s.log.Load().DropBefore(below)
 	if err != nil {
+		s.owed, s.nextTick = true, time.Now().Add(dropAgain)
 		s.host.log.Error("drop segments", "log", s.Ref.Log, "shard", s.Ref.Shard, "error", err)
 		return
 	}
+	s.owed = false
 	s.host.metrics.reclaimed.Add(float64(n))
 }
 
 // answer hands out the answers collected so far, one send per lane.
 func (s *Shard) answer() {
 	for _, a := range s.eff.Answers {
-		r, ok := a.To.(*Request)
-		if !ok {
-			continue
-		}
-		if r.Lane.Answer(r, a.Ack, a.Err) {
-			s.touched = append(s.touched, r.Lane)
+		switch to := a.To.(type) {
+		case *Request:
+			if to.Lane.Answer(to, a.Ack, a.Err) {
+				s.touched = append(s.touched, to.Lane)
+			}
+		case Waiter:
+			to.Answered(a)
 		}
 	}
 	clear(s.eff.Answers)
@@ -392,6 +406,7 @@ func (s *Shard) finish(why *code.Error) {
 		rest, _, _ = s.drain()
 	}
 	s.answer()
+	s.refuseEvents(why)
 	for _, ask := range asks {
 		ask(s.core)
 	}

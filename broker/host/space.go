@@ -3,6 +3,7 @@
 package host
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,7 @@ type space struct {
 	dir     string
 	reserve uint64
 
+	free   atomic.Int64 // at the last look
 	since  atomic.Int64 // bytes written since the last look
 	isFull atomic.Bool
 
@@ -52,6 +54,21 @@ func (s *space) look() {
 	s.next = time.Now().Add(spaceInterval)
 	s.mu.Unlock()
 	if err == nil {
+		s.free.Store(int64(min(free, math.MaxInt64)))
 		s.isFull.Store(free < s.reserve)
 	}
 }
+
+// missing is how many bytes of room are missing for n bytes of records; not above 0 when there is enough. It
+// looks at the disk only when what it knows says that there is not.
+func (s *space) missing(n int64) int64 {
+	want := max(int64(s.reserve), int64(s.reserve/2)+n)
+	if s.free.Load()-s.since.Load() >= want && !s.isFull.Load() {
+		return 0
+	}
+	s.look()
+	return want - s.free.Load()
+}
+
+// ahead is how much more is freed at once, so that the next batch does not find the disk full again.
+func (s *space) ahead() int64 { return int64(s.reserve / 2) }

@@ -12,6 +12,7 @@ const (
 	maxTick       = 10 * time.Second // between two looks at retention
 	minTick       = 100 * time.Millisecond
 	spaceInterval = 250 * time.Millisecond
+	dropAgain     = time.Second // between two tries to remove segments
 )
 
 // tickEvery is how often retention looks at this log: ages are kept to a tenth.
@@ -26,7 +27,7 @@ func (s *Shard) tickEvery() time.Duration {
 func (s *Shard) pause() time.Duration {
 	now := time.Now()
 	d := time.Hour
-	if s.retains() {
+	if s.retains() || s.owed {
 		d = s.nextTick.Sub(now)
 	}
 	if !s.dirty.IsZero() && s.cfg.Fsync == shard.FsyncInterval {
@@ -45,15 +46,20 @@ func (s *Shard) retains() bool {
 // tick lets the core look at what the log holds.
 func (s *Shard) tick(t time.Time, now int64) {
 	s.nextTick = t.Add(s.tickEvery())
-	if !s.retains() {
+	if s.log.Load() == nil {
 		return
 	}
+	s.core.Step(now, shard.Tick{Segments: s.segments()}, &s.eff)
+}
+
+// segments is what the log holds, as the core looks at it.
+func (s *Shard) segments() []shard.Segment {
 	infos := s.log.Load().Segments()
 	segs := make([]shard.Segment, 0, len(infos))
 	for _, i := range infos {
 		segs = append(segs, shard.Segment{BaseSequence: i.BaseSequence, BaseOffset: i.BaseOffset, LastAppendTime: i.LastAppendTime, Bytes: i.Bytes})
 	}
-	s.core.Step(now, shard.Tick{Segments: segs}, &s.eff)
+	return segs
 }
 
 // flushDue flushes a log of fsync interval whose oldest unflushed write has reached it.

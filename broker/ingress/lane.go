@@ -83,7 +83,7 @@ func (l *lane) frame(ctx context.Context, h wire.Header) error {
 		if !l.control {
 			return l.skip(h, code.New(code.BadRequest, "frame %s belongs on the control lane", h.Type))
 		}
-	case wire.TypeLookup, wire.TypeOffsets, wire.TypePublish, wire.TypeSubscribe:
+	case wire.TypeLookup, wire.TypeOffsets, wire.TypePublish, wire.TypeSubscribe, wire.TypeTrim:
 		if !authed {
 			return l.skip(h, code.New(code.Unauthenticated, "the connection has shown no valid token"))
 		}
@@ -108,6 +108,8 @@ func (l *lane) frame(ctx context.Context, h wire.Header) error {
 		return reply(l, h, body, &wire.Lookup{}, l.lookup)
 	case wire.TypeOffsets:
 		return reply(l, h, body, &wire.Offsets{}, l.offsets)
+	case wire.TypeTrim:
+		return reply(l, h, body, &wire.Trim{}, func(f *wire.Trim) (wire.Frame, error) { return l.trim(ctx, f) })
 	default:
 		return l.subscribe(ctx, h, body)
 	}
@@ -148,7 +150,7 @@ func badFrame(err error) error {
 }
 
 // served is what this broker has built: a client must not ask for more.
-const served = wire.FeatureStreams | wire.FeatureFilters
+const served = wire.FeatureStreams | wire.FeatureFilters | wire.FeatureTrim
 
 func (l *lane) hello(f *wire.Hello) (wire.Frame, error) {
 	if f.VersionMin > wire.Version || f.VersionMax < wire.Version {
@@ -195,7 +197,7 @@ func (l *lane) lookup(f *wire.Lookup) (wire.Frame, error) {
 	m := l.conn.srv.cfg.Table.Load()
 	rl, found := m.ByName(f.Name)
 	// Whoever may do anything with a log may look it up.
-	if err := l.allow(rl, found, token.Publish); err != nil && l.allow(rl, found, token.Subscribe) != nil {
+	if err := l.allow(rl, found, token.Publish); err != nil && l.allow(rl, found, token.Subscribe) != nil && l.allow(rl, found, token.Manage) != nil {
 		return nil, err
 	}
 	info := infoOf(rl)

@@ -58,8 +58,7 @@ func (c *Core) CheckResume(offset, gen uint64) *code.Error {
 		}
 	}
 	if offset < c.start.Offset || offset > c.nextOffset {
-		return code.New(code.OutOfRange, "offset %d is outside the log, which holds %d up to %d", offset, c.start.Offset, c.ceiling).
-			With(code.DetailEarliest, c.start.Offset).With(code.DetailLatest, c.ceiling)
+		return c.View().OutOfRange(offset)
 	}
 	return nil
 }

@@ -312,3 +312,9 @@ func (c *Core) View() View {
 		Cursors: c.cursors.len(), Lasts: c.lasts.len(), Uncommitted: len(c.pending),
 	}
 }
+
+// OutOfRange says that an offset is not one that the log holds, or is about to.
+func (v View) OutOfRange(offset uint64) *code.Error {
+	return code.New(code.OutOfRange, "offset %d is outside the log, which holds %d up to %d", offset, v.Start.Offset, v.Ceiling).
+		With(code.DetailEarliest, v.Start.Offset).With(code.DetailLatest, v.Ceiling)
+}

@@ -4,7 +4,6 @@ package shard
 
 import (
 	"margay.dev/wire/batch"
-	"margay.dev/wire/code"
 )
 
 // LogStart is where a log begins: what is below was given up.
@@ -63,6 +62,14 @@ func (c *Core) moveStart(now int64, to LogStart, cause Cause, eff *Effects) {
 	c.open(now, eff)
 	c.moves = append(c.moves, move{sequence: c.length, to: to, cause: cause})
 	c.control(now, eff, batch.LogStart{Sequence: to.Sequence, Offset: to.Offset})
+	eff.Flush = eff.Flush || !c.cfg.Memory // whatever the fsync mode: files are removed on the strength of it
+}
+
+// BeginAt ends a replay with where the files begin: what they do not hold cannot be read, whoever removed it.
+func (c *Core) BeginAt(files LogStart) {
+	if files.Sequence > c.start.Sequence {
+		c.start = LogStart{files.Sequence, max(files.Offset, c.start.Offset)}
+	}
 }
 
 // started applies a new start that is committed.
@@ -94,9 +101,7 @@ func (c *Core) trim(now int64, t *Trim, eff *Effects) {
 	case t.Offset > c.ceiling:
 		// Not cut down to the end: whoever names an offset that nobody was given is mistaken about the log, and
 		// would lose all of it.
-		err := code.New(code.OutOfRange, "offset %d is beyond the log, which holds %d up to %d", t.Offset, c.start.Offset, c.ceiling).
-			With(code.DetailEarliest, c.start.Offset).With(code.DetailLatest, c.ceiling)
-		eff.Answers = append(eff.Answers, Answer{To: t.To, Err: err})
+		eff.Answers = append(eff.Answers, Answer{To: t.To, Err: c.View().OutOfRange(t.Offset)})
 		return
 	}
 	if t.Offset > c.pendingStart().Offset {

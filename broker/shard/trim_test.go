@@ -324,3 +324,21 @@ func TestTrimOnAFullDisk(t *testing.T) {
 		t.Fatalf("answer %+v", a)
 	}
 }
+
+// The log begins at or behind where its files do, and never before what it has given up.
+func TestBeginAt(t *testing.T) {
+	l := three(t, shard.Config{})
+	l.trim(6)
+	l.flush()
+	l.reopen()
+	is := l.core.View().Start
+	l.core.BeginAt(shard.LogStart{})
+	if l.core.View().Start != is {
+		t.Errorf("%+v", l.core.View().Start)
+	}
+	behind := shard.LogStart{Sequence: is.Sequence + 1, Offset: 8}
+	l.core.BeginAt(behind)
+	if l.core.View().Start != behind {
+		t.Errorf("%+v", l.core.View().Start)
+	}
+}

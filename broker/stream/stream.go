@@ -7,7 +7,6 @@ package stream
 import (
 	"context"
 	"errors"
-	"path"
 	"time"
 
 	"margay.dev/broker/fanout"
@@ -168,32 +167,31 @@ func (s *Subscription) seek(x *part) error {
 	}
 	seq, err := x.shard.Find(x.next)
 	if err != nil {
-		return storageError(err)
+		return host.ReadError(err)
 	}
 	x.seq = min(seq, live.Sequence)
 	return nil
 }
 
-func (s *Subscription) startTime(x *part, at uint64, now time.Time) error {
-	t := int64(at)
-	if t < earliestTime || t > now.Add(maxAhead).UnixMicro() {
-		return code.New(code.BadRequest, "start time %d is not a time in microseconds since 1970, between 2000 and a day from now", at)
+// CheckTime refuses what can only be a time in another unit.
+func CheckTime(at uint64, now time.Time) error {
+	if t := int64(at); t < earliestTime || t > now.Add(maxAhead).UnixMicro() {
+		return code.New(code.BadRequest, "time %d is not one in microseconds since 1970, between 2000 and a day from now", at)
 	}
+	return nil
+}
+
+func (s *Subscription) startTime(x *part, at uint64, now time.Time) error {
+	if err := CheckTime(at, now); err != nil {
+		return err
+	}
+	t := int64(at)
 	offset, err := x.shard.FindTime(t)
 	if err != nil {
-		return storageError(err)
+		return host.ReadError(err)
 	}
 	x.next, x.after = max(offset, x.shard.View().Start.Offset), t
 	return s.seek(x)
-}
-
-func storageError(err error) error {
-	if corrupt, ok := errors.AsType[*storage.CorruptError](err); ok {
-		c := *corrupt
-		c.File = path.Base(c.File) // a client need not know where the node keeps its files
-		return code.New(code.Quarantined, "the log is damaged: %w", &c)
-	}
-	return code.New(code.Unavailable, "the log cannot be read: %w", err)
 }
 
 // Close takes the subscription out of every hub.
@@ -305,9 +303,9 @@ func (s *Subscription) gap(p *part, from, to uint64, why wire.GapReason) {
 
 // history delivers one chunk from the log, and joins the hub when it has reached it.
 func (s *Subscription) history(p *part) (busy bool, err error) {
-	if start := p.shard.View().Start; p.seq < start.Sequence {
+	if start := p.shard.View().Start; p.next < start.Offset || p.seq < start.Sequence { // a trim may begin the log inside a batch
 		s.gap(p, p.next, start.Offset, wire.GapRetention)
-		p.seq = start.Sequence
+		p.seq = max(p.seq, start.Sequence)
 	}
 	hub := p.shard.Hub()
 	if p.seq >= hub.Sequence() {
@@ -333,7 +331,7 @@ func (s *Subscription) history(p *part) (busy bool, err error) {
 		if e := hub.Err(); e != nil {
 			return false, e
 		}
-		return false, storageError(err)
+		return false, host.ReadError(err)
 	}
 	return true, s.deliverStored(p, chunk)
 }

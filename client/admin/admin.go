@@ -213,6 +213,7 @@ func (c *Client) differ(spec *StreamSpec, s *Stream) error {
 	diffs = diff(diffs, "storage", spec.Storage, s.Storage)
 	diffs = diff(diffs, "max_age", spec.MaxAge, s.MaxAge)
 	diffs = diff(diffs, "max_bytes", spec.MaxBytes, s.MaxBytes)
+	diffs = diff(diffs, "on_full", spec.OnFull, s.OnFull)
 	diffs = diff(diffs, "segment_bytes", spec.SegmentBytes, s.SegmentBytes)
 	diffs = diff(diffs, "segment_age", spec.SegmentAge, s.SegmentAge)
 	if len(diffs) == 0 {

@@ -365,3 +365,49 @@ func TestContexts(t *testing.T) {
 		t.Errorf("show of a deleted one: %+v", got)
 	}
 }
+
+func TestTrim(t *testing.T) {
+	h := newHome(t)
+	h.serve()
+	h.ok("stream", "create", "orders", "--on-full", "drop-oldest")
+	h.ok("stream", "create", "wide", "--shards", "2")
+	if got := h.run("a\nb\nc\nd\n", "pub", "orders", "--lines"); got.code != 0 {
+		t.Fatalf("pub: %+v", got)
+	}
+	if got := h.ok("trim", "orders", "--before", "2"); got != "shard 0 begins at offset 2\n" {
+		t.Errorf("text: %q", got)
+	}
+	if got := h.ok("trim", "orders", "--before", "1", "-o", "json"); got != `{"stream":"default/default/orders","shard":0,"earliest":2}`+"\n" {
+		t.Errorf("json: %q", got)
+	}
+	if got := h.ok("sub", "orders", "--end", "-o", "raw"); got != "c\nd\n" {
+		t.Errorf("what is left: %q", got)
+	}
+	if got := h.ok("trim", "orders", "--before", "latest", "-o", "raw"); got != "4\n" {
+		t.Errorf("raw: %q", got)
+	}
+	if got := h.ok("trim", "wide", "--before", "-1h", "-o", "raw"); got != "0\n0\n" {
+		t.Errorf("by time: %q", got)
+	}
+	for _, c := range []struct {
+		code int
+		say  string
+		args []string
+	}{
+		{2, "--before", []string{"orders"}},
+		{2, "earliest", []string{"orders", "--before", "earliest"}},
+		{2, "--shard", []string{"wide", "--before", "0"}},
+		{5, "no shard 7", []string{"wide", "--before", "0", "--shard", "7"}},
+		{4, "nothing was trimmed", []string{"orders", "--before", "5"}},
+		{5, "margay stream list", []string{"nosuch", "--before", "0"}},
+	} {
+		got := h.run("", append([]string{"trim"}, c.args...)...)
+		if got.code != c.code || !strings.Contains(got.err, c.say) || got.out != "" {
+			t.Errorf("trim %v: %+v, want exit %d and %q", c.args, got, c.code, c.say)
+		}
+	}
+	if got := h.ok("stream", "info", "orders"); !strings.Contains(got, "on full     drop-oldest") && !strings.Contains(got, "on full    drop-oldest") {
+		t.Errorf("info: %s", got)
+	}
+	h.ok("stream", "update", "orders", "--on-full", "refuse")
+}

@@ -33,6 +33,12 @@ const (
 	StorageMemory = "memory" // gone with the process
 )
 
+// What happens when the disk is full.
+const (
+	OnFullRefuse     = "refuse"      // records are refused until there is room
+	OnFullDropOldest = "drop-oldest" // the log gives up its oldest segments, so that writing goes on
+)
+
 // Limits and defaults of a log's settings.
 const (
 	MaxShards = 1024
@@ -69,6 +75,7 @@ type Log struct {
 
 	MaxAge   time.Duration // 0: no limit
 	MaxBytes int64         // per shard; 0: no limit
+	OnFull   string        // a log in memory is bounded by itself and always drops its oldest
 
 	SegmentBytes int64         // 0: DefaultSegmentBytes, or less under a small MaxBytes; see SegmentSize
 	SegmentAge   time.Duration // 0: the broker's default
@@ -109,6 +116,7 @@ func (l *Log) SetDefaults() {
 	def(&l.MinAck, AckNone)
 	def(&l.Fsync, FsyncAlways)
 	def(&l.Storage, StorageDisk)
+	def(&l.OnFull, OnFullRefuse)
 	if l.Shards == 0 {
 		l.Shards = 1
 	}
@@ -158,6 +166,10 @@ func (l *Log) Validate() []Problem {
 		ps.add("fsync_interval", "means nothing with fsync %q: leave it out, or use fsync %q", l.Fsync, FsyncInterval)
 	}
 	ps.oneOf("storage", l.Storage, StorageDisk, StorageMemory)
+	ps.oneOf("on_full", l.OnFull, OnFullRefuse, OnFullDropOldest)
+	if l.Storage == StorageMemory && l.OnFull == OnFullDropOldest {
+		ps.add("on_full", "means nothing with storage %q, which is bounded and always drops its oldest: leave it out", l.Storage)
+	}
 	l.validateRetention(&ps)
 	return ps
 }

@@ -17,7 +17,7 @@ func TestSpecDefaults(t *testing.T) {
 	}
 	want := Log{
 		Tenant: "default", Namespace: "default", Name: "orders", Preset: PresetStream, Shards: 1, Replicas: 1,
-		Ack: AckQuorum, MinAck: AckNone, Fsync: FsyncAlways, Storage: StorageDisk,
+		Ack: AckQuorum, MinAck: AckNone, Fsync: FsyncAlways, Storage: StorageDisk, OnFull: OnFullRefuse,
 	}
 	if l != want {
 		t.Fatalf("got %+v", l)
@@ -32,14 +32,14 @@ func TestEveryProblemIsNamedAtOnce(t *testing.T) {
 	spec := StreamSpec{
 		Name: "../x", Shards: new(0), Replicas: new(3), Ack: new("none"), MinAck: new("all"), Fsync: new("sometimes"),
 		Storage: new("tape"), MaxAge: new(Duration(time.Millisecond)), MaxBytes: new(int64(-1)), SegmentBytes: new(int64(64)),
-		SegmentAge: new(Duration(time.Millisecond)), FsyncInterval: new(Duration(time.Second)),
+		SegmentAge: new(Duration(time.Millisecond)), FsyncInterval: new(Duration(time.Second)), OnFull: new("panic"),
 	}
 	_, ps := spec.Log("T", "")
 	var got []string
 	for _, p := range ps {
 		got = append(got, p.Path)
 	}
-	want := "tenant namespace name shards replicas ack min_ack fsync fsync_interval storage max_age segment_age segment_bytes max_bytes"
+	want := "tenant namespace name shards replicas ack min_ack fsync fsync_interval storage on_full max_age segment_age segment_bytes max_bytes"
 	if strings.Join(got, " ") != want {
 		t.Fatalf("got  %s\nwant %s", strings.Join(got, " "), want)
 	}
@@ -69,6 +69,8 @@ func TestTinySettingsNameTheMinimum(t *testing.T) {
 		{func(s *StreamSpec) { s.FsyncInterval = new(Duration(time.Second)) }, "leave it out"},
 		{func(s *StreamSpec) { s.Ack, s.MinAck = new(AckLeader), new(AckQuorum) }, "more than the ack rule"},
 		{func(s *StreamSpec) { s.Ack = new("") }, "not one of"},
+		{func(s *StreamSpec) { s.OnFull = new("drop") }, "drop-oldest"},
+		{func(s *StreamSpec) { s.Storage, s.OnFull = new(StorageMemory), new(OnFullDropOldest) }, "leave it out"},
 		{func(s *StreamSpec) { s.Name = strings.Repeat("x", 5000) }, NameRule},
 	} {
 		s := StreamSpec{Name: "x"}

@@ -19,6 +19,7 @@ type StreamSpec struct {
 	Storage       *string   `json:"storage,omitempty" doc:"disk or memory. Default disk"`
 	MaxAge        *Duration `json:"max_age,omitempty" doc:"Records older than this are removed, by whole segments; at least 1s. Default 0s: no limit" example:"7d"`
 	MaxBytes      *int64    `json:"max_bytes,omitempty" doc:"Bytes kept per shard; at least segment_bytes, and 1 MiB where that is not set. Default 0: no limit"`
+	OnFull        *string   `json:"on_full,omitempty" doc:"When the disk is full: refuse, or drop-oldest to give up the oldest segments. Default refuse"`
 	SegmentBytes  *int64    `json:"segment_bytes,omitempty" doc:"Size at which a segment is closed: 4 KiB to 4 GiB. Default 0: 256 MiB, or a quarter of a smaller max_bytes"`
 	SegmentAge    *Duration `json:"segment_age,omitempty" doc:"Age at which a segment is closed; at least 1s. Default 0s: the broker's default"`
 }
@@ -37,6 +38,7 @@ func (s *StreamSpec) Log(tenant, namespace string) (Log, []Problem) {
 	set(&l.Ack, s.Ack)
 	set(&l.MinAck, s.MinAck)
 	set(&l.Storage, s.Storage)
+	set(&l.OnFull, s.OnFull)
 	set(&l.MaxBytes, s.MaxBytes)
 	set(&l.SegmentBytes, s.SegmentBytes)
 	setDuration(&l.FsyncInterval, s.FsyncInterval)
@@ -57,6 +59,7 @@ type StreamPatch struct {
 	FsyncInterval *Duration `json:"fsync_interval,omitempty" doc:"With fsync interval: 1ms to 1m" example:"100ms"`
 	MaxAge        *Duration `json:"max_age,omitempty" doc:"0s: no limit" example:"7d"`
 	MaxBytes      *int64    `json:"max_bytes,omitempty" doc:"0: no limit"`
+	OnFull        *string   `json:"on_full,omitempty" doc:"refuse or drop-oldest"`
 	SegmentBytes  *int64    `json:"segment_bytes,omitempty" doc:"0: the default; concerns segments opened from now on"`
 	SegmentAge    *Duration `json:"segment_age,omitempty" doc:"0s: the default"`
 }
@@ -73,6 +76,7 @@ func (p *StreamPatch) Apply(l *Log) []Problem {
 	set(&l.Replicas, p.Replicas)
 	set(&l.Ack, p.Ack)
 	set(&l.MinAck, p.MinAck)
+	set(&l.OnFull, p.OnFull)
 	set(&l.MaxBytes, p.MaxBytes)
 	set(&l.SegmentBytes, p.SegmentBytes)
 	if p.Fsync != nil && *p.Fsync != l.Fsync {
@@ -114,6 +118,7 @@ type Stream struct {
 	Storage       string    `json:"storage"`
 	MaxAge        Duration  `json:"max_age" doc:"0s: no limit"`
 	MaxBytes      int64     `json:"max_bytes" doc:"Per shard; 0: no limit"`
+	OnFull        string    `json:"on_full" doc:"When the disk is full"`
 	SegmentBytes  int64     `json:"segment_bytes" doc:"0: the default"`
 	SegmentAge    Duration  `json:"segment_age" doc:"0s: the default"`
 	CreatedAt     time.Time `json:"created_at"`
@@ -126,7 +131,7 @@ func NewStream(l *Log) Stream {
 		ID: l.ID.String(), Tenant: l.Tenant, Namespace: l.Namespace, Name: l.Name,
 		Shards: l.Shards, Replicas: l.Replicas, Ack: l.Ack, MinAck: l.MinAck,
 		Fsync: l.Fsync, Storage: l.Storage,
-		MaxAge: Duration(l.MaxAge), MaxBytes: l.MaxBytes,
+		MaxAge: Duration(l.MaxAge), MaxBytes: l.MaxBytes, OnFull: l.OnFull,
 		SegmentBytes: l.SegmentBytes, SegmentAge: Duration(l.SegmentAge),
 		CreatedAt: l.CreatedAt.UTC(), Version: l.Version,
 	}
@@ -161,6 +166,7 @@ func SettingsDiffer(have, want *Log) []Problem {
 	diff("storage", have.Storage, want.Storage)
 	diff("max_age", Duration(have.MaxAge), Duration(want.MaxAge))
 	diff("max_bytes", have.MaxBytes, want.MaxBytes)
+	diff("on_full", have.OnFull, want.OnFull)
 	diff("segment_bytes", have.SegmentBytes, want.SegmentBytes)
 	diff("segment_age", Duration(have.SegmentAge), Duration(want.SegmentAge))
 	return ps

@@ -204,6 +204,9 @@ func summary(s control.Stream) string {
 	case s.MaxBytes > 0:
 		kept = "kept up to " + limitBytes(s.MaxBytes) + " a shard"
 	}
+	if s.OnFull == control.OnFullDropOldest {
+		kept += ", the oldest dropped when the disk is full"
+	}
 	return strings.Join([]string{shards, "ack " + s.Ack, "fsync " + s.Fsync, "storage " + s.Storage, kept}, ", ")
 }
 

@@ -19,6 +19,7 @@ import (
 type streamFlags struct {
 	shards, replicas                  int
 	ack, minAck, fsync, storage       string
+	onFull                            string
 	fsyncInterval, maxAge, segmentAge duration
 	maxBytes, segmentBytes            byteSize
 }
@@ -41,10 +42,12 @@ func (f *streamFlags) define(cmd *cobra.Command, create bool) {
 	flags.Var(&f.fsyncInterval, "fsync-interval", "with --fsync interval: how often")
 	flags.Var(&f.maxAge, "max-age", "remove records older than this, such as 7d; 0s is no limit")
 	flags.Var(&f.maxBytes, "max-bytes", "keep at most this much per shard, such as 10GiB; 0 is no limit")
+	flags.StringVar(&f.onFull, "on-full", word(control.OnFullRefuse), "when the disk is full: refuse records, or drop-oldest to give up the stream's oldest ones")
 	flags.Var(&f.segmentBytes, "segment-bytes", "size at which a segment file is closed; 0 is the default")
 	flags.Var(&f.segmentAge, "segment-age", "age at which a segment file is closed; 0s is the default")
 	complete(cmd, "ack", control.AckLeader, control.AckQuorum)
 	complete(cmd, "min-ack", control.AckNone, control.AckLeader, control.AckQuorum)
+	complete(cmd, "on-full", control.OnFullRefuse, control.OnFullDropOldest)
 	complete(cmd, "fsync", control.FsyncAlways, control.FsyncInterval, control.FsyncNever)
 }
 
@@ -63,7 +66,7 @@ func (f *streamFlags) check(flags *pflag.FlagSet, done string) error {
 
 var streamSettings = []string{
 	"shards", "replicas", "ack", "min-ack", "fsync", "fsync-interval", "storage",
-	"max-age", "max-bytes", "segment-bytes", "segment-age",
+	"max-age", "max-bytes", "on-full", "segment-bytes", "segment-age",
 }
 
 func (f *streamFlags) any(flags *pflag.FlagSet) bool {
@@ -76,8 +79,8 @@ func (f *streamFlags) spec(flags *pflag.FlagSet, name string) control.StreamSpec
 		Shards: given(flags, "shards", f.shards), Replicas: given(flags, "replicas", f.replicas),
 		Ack: given(flags, "ack", f.ack), MinAck: given(flags, "min-ack", f.minAck),
 		Fsync: given(flags, "fsync", f.fsync), FsyncInterval: given(flags, "fsync-interval", control.Duration(f.fsyncInterval)),
-		Storage: given(flags, "storage", f.storage),
-		MaxAge:  given(flags, "max-age", control.Duration(f.maxAge)), MaxBytes: given(flags, "max-bytes", int64(f.maxBytes)),
+		Storage: given(flags, "storage", f.storage), OnFull: given(flags, "on-full", f.onFull),
+		MaxAge: given(flags, "max-age", control.Duration(f.maxAge)), MaxBytes: given(flags, "max-bytes", int64(f.maxBytes)),
 		SegmentBytes: given(flags, "segment-bytes", int64(f.segmentBytes)), SegmentAge: given(flags, "segment-age", control.Duration(f.segmentAge)),
 	}
 }
@@ -85,7 +88,7 @@ func (f *streamFlags) spec(flags *pflag.FlagSet, name string) control.StreamSpec
 func (f *streamFlags) patch(flags *pflag.FlagSet) control.StreamPatch {
 	return control.StreamPatch{
 		Replicas: given(flags, "replicas", f.replicas),
-		Ack:      given(flags, "ack", f.ack), MinAck: given(flags, "min-ack", f.minAck),
+		Ack:      given(flags, "ack", f.ack), MinAck: given(flags, "min-ack", f.minAck), OnFull: given(flags, "on-full", f.onFull),
 		Fsync: given(flags, "fsync", f.fsync), FsyncInterval: given(flags, "fsync-interval", control.Duration(f.fsyncInterval)),
 		MaxAge: given(flags, "max-age", control.Duration(f.maxAge)), MaxBytes: given(flags, "max-bytes", int64(f.maxBytes)),
 		SegmentBytes: given(flags, "segment-bytes", int64(f.segmentBytes)), SegmentAge: given(flags, "segment-age", control.Duration(f.segmentAge)),

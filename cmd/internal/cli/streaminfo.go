@@ -130,6 +130,7 @@ func (a *app) printStream(s control.Stream) error {
 		{"storage", s.Storage},
 		{"max age", limit(s.MaxAge)},
 		{"max bytes", limitBytes(s.MaxBytes)},
+		{"on full", s.OnFull},
 		{"segments", segment},
 		{"created", s.CreatedAt.Local().Format(time.RFC3339)},
 		{"version", strconv.FormatUint(s.Version, 10)},

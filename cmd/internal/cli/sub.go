@@ -114,6 +114,13 @@ func (a *app) sub(ctx context.Context, stream string, f *subFlags, oneShard bool
 	return a.printRecords(ctx, sub, name, f.count)
 }
 
+func noShard(shard uint32, shards int) error {
+	return &exit.Error{
+		Err: fmt.Errorf("the stream has no shard %d, only 0 to %d", shard, shards-1), Code: exit.NotThere,
+		Do: "`margay stream info` says how many there are",
+	}
+}
+
 // options make the subscription lose nothing that is there: a reader that is slow catches up from the
 // log, and one whose place was removed goes on behind an explicit gap.
 func (f *subFlags) options(start arg.Start, oneShard bool, shards int) ([]client.SubscribeOption, error) {
@@ -128,10 +135,7 @@ func (f *subFlags) options(start arg.Start, oneShard bool, shards int) ([]client
 	}
 	if oneShard {
 		if int64(f.shard) >= int64(shards) {
-			return nil, &exit.Error{
-				Err: fmt.Errorf("the stream has no shard %d, only 0 to %d", f.shard, shards-1), Code: exit.NotThere,
-				Do: "`margay stream info` says how many there are",
-			}
+			return nil, noShard(f.shard, shards)
 		}
 		options = append(options, client.Shards(f.shard))
 	}

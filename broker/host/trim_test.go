@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"time"
+
+	"margay.dev/broker/host"
+	"margay.dev/broker/stream"
+	"margay.dev/storage"
+	"margay.dev/storage/vfs/faultfs"
+	"margay.dev/storage/vfs/memfs"
+	"margay.dev/wire"
+	"margay.dev/wire/code"
+	"margay.dev/wire/control"
+)
+
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// put publishes a record and waits for its answer.
+func put(t *testing.T, s *host.Shard, a *answers, corr uint64) *code.Error {
+	t.Helper()
+	if err := s.Submit(request(t, a, corr)); err != nil {
+		return err
+	}
+	var refused *code.Error
+	eventually(t, "an answer", func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		refused = a.errs[corr]
+		_, ok := a.acks[corr]
+		return ok || refused != nil
+	})
+	return refused
+}
+
+func segmentsOf(t *testing.T, r *rig, s *host.Shard) []string {
+	t.Helper()
+	names, err := r.fs.List(r.dir.ShardDir(s.Ref.Log, s.Ref.Shard))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// A trim takes what is below it from the readers and from the disk, beside publishers, and stands after a
+// restart; a failed removal is made up for.
+func TestTrim(t *testing.T) {
+	mem := memfs.New(rand.New(rand.NewPCG(1, 1)))
+	fs := faultfs.Wrap(mem)
+	l := aLog(func(l *control.Log) { l.SegmentBytes = 4 << 10 })
+	r := start(t, fs, newPlane(l))
+	s := r.shard(l.ID, 0)
+	a := newAnswers()
+	for i := range uint64(200) {
+		if err := put(t, s, a, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := len(segmentsOf(t, r, s))
+	fs.Add(&faultfs.Rule{Ops: []faultfs.Op{faultfs.Remove}, Err: syscall.EIO, Max: 1})
+	if earliest, err := s.Trim(within(t), 150); err != nil || earliest != 150 {
+		t.Fatalf("trimmed to %d, %v", earliest, err)
+	}
+	if earliest, err := s.Trim(within(t), 3); err != nil || earliest != 150 {
+		t.Fatalf("a lower trim says %d, %v", earliest, err)
+	}
+	_, err := s.Trim(within(t), 1000)
+	if !errors.Is(err, code.OutOfRange) {
+		t.Fatalf("a trim beyond the end: %v", err)
+	}
+	if err := put(t, s, a, 200); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the segments below to go", func() bool { return len(segmentsOf(t, r, s)) <= before/2 })
+	r.stop()
+	r = start(t, fs, r.plane)
+	s = r.shard(l.ID, 0)
+	if v := s.View(); v.Start.Offset != 150 || v.NextOffset != 201 {
+		t.Fatalf("after a restart %+v", v)
+	}
+	if earliest, err := s.TrimTime(within(t), time.Now().Add(time.Hour).UnixMicro()); err != nil || earliest != 201 {
+		t.Fatalf("trimmed to %d, %v", earliest, err)
+	}
+	if err := put(t, s, a, 201); err != nil || a.acks[201].BaseOffset != 201 {
+		t.Fatalf("the next record: %+v, %v", a.acks[201], err)
+	}
+	if got := records(t, s); len(got) != 1 || got[201] != string(value(201)) {
+		t.Fatalf("readers see %v", got)
+	}
+}
+
+// A log that is to drop its oldest goes on when the disk is full: nothing is refused, what is left is the
+// newest without a hole, and the reserve stays.
+func TestDropOldest(t *testing.T) {
+	for _, segment := range []int64{32 << 10, 0} { // many segments, and one that must be closed first
+		t.Run(fmt.Sprint(segment), func(t *testing.T) {
+			mem := memfs.New(rand.New(rand.NewPCG(1, 1)))
+			mem.SetCapacity(1 << 20)
+			l := aLog(func(l *control.Log) { l.SegmentBytes, l.OnFull = segment, control.OnFullDropOldest })
+			r := start(t, mem, newPlane(l))
+			s := r.shard(l.ID, 0)
+			a := newAnswers()
+			const total = 20_000 // some three times the disk
+			for i := uint64(0); i < total; {
+				next := min(i+50, total)
+				for ; i < next; i++ {
+					if err := s.Submit(request(t, a, i)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				eventually(t, "the answers", func() bool { return a.n.Load() == int64(next) })
+			}
+			if len(a.errs) > 0 {
+				t.Fatalf("%d publishes were refused, such as %v", len(a.errs), first(a.errs))
+			}
+			v := s.View()
+			if v.Start.Offset == 0 || v.Ceiling != total || v.Ceiling-v.Start.Offset < total/20 {
+				t.Fatalf("readers may see %d to %d", v.Start.Offset, v.Ceiling)
+			}
+			got := records(t, s)
+			for i := v.Start.Offset; i < total; i++ {
+				if got[i] != string(value(i)) {
+					t.Fatalf("offset %d holds %.20q", i, got[i])
+				}
+			}
+		})
+	}
+}
+
+func first(m map[uint64]*code.Error) error {
+	for _, err := range m {
+		return err
+	}
+	return nil
+}
+
+// A log drops nothing when that does not help: others have filled the disk.
+func TestDropOldestGivesUpNothingInVain(t *testing.T) {
+	mem := memfs.New(rand.New(rand.NewPCG(1, 1)))
+	const roomy = 1 << 20
+	mem.SetCapacity(roomy)
+	l := aLog(func(l *control.Log) { l.OnFull = control.OnFullDropOldest })
+	r := start(t, mem, newPlane(l))
+	s := r.shard(l.ID, 0)
+	a := newAnswers()
+	for i := range uint64(50) {
+		if err := put(t, s, a, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	free, err := mem.Free("/data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem.SetCapacity(roomy - int64(free) + 48<<10) // others have left less than the reserve
+	corr := uint64(50)
+	for ; corr < 1000; corr++ {
+		if err := put(t, s, a, corr); err != nil {
+			if !errors.Is(err, code.StorageFull) {
+				t.Fatalf("on a disk that others have filled: %v", err)
+			}
+			break
+		}
+	}
+	if v := s.View(); v.Start.Offset != 0 || v.Ceiling != corr || corr == 1000 {
+		t.Fatalf("after %d records %+v", corr, v)
+	}
+}
+
+// Files that are gone are not waited for: whatever a power cut leaves under fsync never, the log begins at or
+// behind where its files do.
+func TestTheLogBeginsWhereItsFilesDo(t *testing.T) {
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 9))
+		mem := memfs.New(rng)
+		l := aLog(func(l *control.Log) {
+			l.SegmentBytes, l.MaxBytes, l.Fsync = 4<<10, 8<<10, control.FsyncNever
+		})
+		p := newPlane(l)
+		r := start(t, mem, p)
+		s := r.shard(l.ID, 0)
+		a := newAnswers()
+		for i := range uint64(100 + rng.IntN(40)) {
+			if err := put(t, s, a, i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		eventually(t, "retention to move the start", func() bool { return s.View().Start.Offset > 0 })
+		after := mem.Crash(rng)
+		r.stop()
+		r = start(t, after, p)
+		s = r.shard(l.ID, 0)
+		_, err := s.Read(s.View().Start.Sequence, 1<<10)
+		if errors.Is(err, storage.ErrDropped) {
+			t.Fatalf("seed %d: the log begins at %+v, and its files do not", seed, s.View().Start)
+		}
+		r.stop()
+	}
+}
+
+// lane keeps what a subscription writes.
+type lane struct{ out []byte }
+
+func (l *lane) Write(parts ...[]byte) error {
+	for _, p := range parts {
+		l.out = append(l.out, p...)
+	}
+	return nil
+}
+
+// A reader that stands at the very batch inside which a trim begins the log is told of the gap, too.
+func TestTrimInsideTheBatchAReaderStandsAt(t *testing.T) {
+	l := aLog(nil)
+	r := start(t, memfs.New(rand.New(rand.NewPCG(1, 1))), newPlane(l))
+	s := r.shard(l.ID, 0)
+	a := newAnswers()
+	if err := s.Submit(request(t, a, 0, value(0), value(1), value(2), value(3))); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "an answer", func() bool { return a.n.Load() == 1 })
+	out := &lane{}
+	sub, _, err := stream.Open(within(t), out, &wire.Subscribe{Log: l.ID, UntilMark: true}, []stream.Part{
+		{Start: wire.Start{Kind: wire.StartOffset, At: 1}, Shard: s},
+	}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Trim(within(t), 3); err != nil {
+		t.Fatal(err)
+	}
+	if end := sub.Serve(within(t)); end == nil || end.Code != 0 {
+		t.Fatalf("the subscription ended with %+v", end)
+	}
+	h, err := wire.ParseHeader([wire.HeaderSize]byte(out.out))
+	if err != nil || h.Type != wire.TypeGap {
+		t.Fatalf("the first frame is %v, %v", h.Type, err)
+	}
+	var gap wire.Gap
+	if err := gap.Parse(out.out[wire.HeaderSize:][:h.Size]); err != nil || gap != (wire.Gap{From: 1, To: 3, Reason: wire.GapRetention}) {
+		t.Fatalf("%+v, %v", gap, err)
+	}
+}
