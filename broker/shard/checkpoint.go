@@ -19,6 +19,7 @@ func (c *Core) checkpoint(now int64, eff *Effects) {
 		entries = append(entries, p)
 	}
 	entries = append(append(entries, c.cursors.entries()...), c.lasts.entries()...)
+	entries = append(entries, c.dedups.entries()...)
 	c.needsCheckpoint = false
 	for _, b := range batch.BuildCheckpoint(entries...) {
 		c.append(now, entry{batch: b}, eff)
@@ -89,6 +90,7 @@ func (c *Core) Replay(b batch.Batch) error {
 				appendTime: b.AppendTime(), generation: b.Generation(),
 			}, b.BaseOffset())
 		}
+		c.remember(b)
 	} else if err := c.replayControl(b); err != nil {
 		return fmt.Errorf("replay batch %d: %w", b.Sequence(), err)
 	}
@@ -117,6 +119,7 @@ func (c *Core) replayControl(b batch.Batch) error {
 	if b.IsCheckpointStart() { // it replaces whatever was read before it
 		c.producers = newProducers(c.cfg.MaxProducers)
 		c.cursors, c.lasts = newCursors(c.cfg.MaxCursors), newLasts(c.cfg.MaxLasts)
+		c.dedups = newDedups(c.cfg.DedupWindow, c.cfg.MaxDedupIDs)
 		c.gens = nil
 	}
 	for _, e := range entries {
@@ -139,6 +142,8 @@ func (c *Core) replayControl(b batch.Batch) error {
 			if err := c.replayLast(b.Sequence(), e); err != nil {
 				return err
 			}
+		case batch.Dedup:
+			c.dedups.load(e)
 		default:
 			return fmt.Errorf("control entry %T: %w", e, batch.ErrUnknownEntry)
 		}

@@ -42,6 +42,7 @@ func (c *Core) commit(eff *Effects) {
 	c.mark = to
 	c.cursors.commit(c.mark)
 	c.lasts.commit(c.mark)
+	c.versions.commit(c.ceiling)
 	c.answerRetries(eff)
 	c.answerWaiters(eff)
 }
@@ -77,12 +78,14 @@ func (c *Core) allFlushed() bool { return c.mark <= c.flushed && !c.cfg.Memory }
 func (c *Core) answerRetries(eff *Effects) {
 	rest := c.retries[:0]
 	for _, r := range c.retries {
-		if r.ack.BaseOffset >= c.ceiling {
+		if r.rests > c.ceiling {
 			rest = append(rest, r)
 			continue
 		}
-		r.ack.Flushed = c.allFlushed()
-		eff.Answers = append(eff.Answers, Answer{To: r.to, Ack: r.ack})
+		if r.err == nil {
+			r.ack.Flushed = c.allFlushed()
+		}
+		eff.Answers = append(eff.Answers, Answer{To: r.to, Ack: r.ack, Err: r.err})
 	}
 	clear(c.retries[len(rest):])
 	c.retries = rest
@@ -121,6 +124,8 @@ func (c *Core) cut(at uint64, err *code.Error, eff *Effects) {
 	c.producers.cut(c.nextOffset)
 	c.cursors.cut(at)
 	c.lasts.cut(at, c.lastAppend+lastRetry.Microseconds())
+	c.dedups.cut(c.nextOffset)
+	c.versions.cut(c.nextOffset)
 	c.gens.cut(at)
 	if c.gens.last() != c.cfg.Generation {
 		c.opened = false
@@ -130,11 +135,11 @@ func (c *Core) cut(at uint64, err *code.Error, eff *Effects) {
 	c.pending = c.pending[:keep]
 	rest := c.retries[:0]
 	for _, r := range c.retries {
-		if r.ack.BaseOffset < c.nextOffset {
+		if r.rests <= c.nextOffset {
 			rest = append(rest, r)
 			continue
 		}
-		// The original is gone; the retry is as lost as it.
+		// The original, or what was compared with, is gone; the retry is as lost as it.
 		eff.Answers = append(eff.Answers, Answer{To: r.to, Err: err})
 	}
 	clear(c.retries[len(rest):])

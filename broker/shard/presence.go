@@ -179,7 +179,11 @@ func (c *Core) Next() int64 {
 	case c.cursors.len() > 0 && c.lastAppend >= c.cursors.expireAt:
 		return 1
 	}
-	return c.lasts.next
+	next := c.lasts.next
+	if at := c.VersionsIdleAt(); at > 0 && (next == 0 || at < next) {
+		next = at
+	}
+	return next
 }
 
 // allSilent begins an opening: nobody has shown himself yet.

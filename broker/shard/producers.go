@@ -107,6 +107,21 @@ func (t *producers) evict(lastAppend int64) bool {
 	return len(t.byID) < t.max
 }
 
+// ProducerLast is the last batch of a producer that is committed: its sequence and where it is. A pending one is not
+// told: its producer would leave out what a failed write takes back.
+func (c *Core) ProducerLast(id uint64) (sequence, offset uint64, known bool) {
+	p := c.producers.byID[id]
+	if p == nil {
+		return 0, 0, false
+	}
+	for _, s := range slices.Backward(p.window) {
+		if s.base < c.ceiling {
+			return s.sequence, s.base, true
+		}
+	}
+	return 0, 0, false
+}
+
 // entries is the table as control entries, in a fixed order.
 func (t *producers) entries() []batch.Producer {
 	ids := make([]uint64, 0, len(t.byID))

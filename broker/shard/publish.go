@@ -24,6 +24,9 @@ func (c *Core) publish(now int64, p *Publish, eff *Effects) {
 			return
 		}
 	}
+	if c.seenBefore(now, p, eff) || !c.conditionsHold(now, p, eff) {
+		return
+	}
 	c.appendRecords(now, p, eff)
 }
 
@@ -63,6 +66,8 @@ func (c *Core) appendRecords(now int64, p *Publish, eff *Effects) {
 			appendTime: c.lastAppend, generation: c.cfg.Generation,
 		}, c.ceiling)
 	}
+	c.remember(p.Batch)
+	c.appended(now, p.Batch)
 }
 
 // open appends this generation's opening batch before its first records, and the first checkpoint before
@@ -133,7 +138,7 @@ func (c *Core) duplicate(p *Publish, was *stored, eff *Effects) {
 		eff.Answers = append(eff.Answers, Answer{To: p.To, Ack: ack})
 		return
 	}
-	c.retries = append(c.retries, retry{ack: ack, to: p.To})
+	c.retries = append(c.retries, retry{rests: was.base + 1, ack: ack, to: p.To})
 }
 
 // String names the level as the API and the command line spell it.

@@ -45,6 +45,8 @@ const (
 	ProducerIdle        = 15 * time.Minute // by append time; a producer silent for longer may be forgotten
 	ProducerWindow      = 256              // batches per producer that a retry is recognized among
 	MaxGenerations      = 4096             // entries of the generation table kept
+	DefaultDedupWindow  = 2 * time.Minute  // how long a dedup id counts, by append time
+	MaxDedupIDs         = 100_000          // within the window; beyond it records with an id are refused
 	checkpointShare     = 16               // a segment rolls only when it holds this many times its checkpoint
 )
 
@@ -64,15 +66,21 @@ type Config struct {
 	MaxCursors   int
 	MaxLasts     int
 	DropOldest   bool // a full disk takes the oldest segments instead of refusing records
+
+	DedupWindow    time.Duration
+	MaxDedupIDs    int
+	MaxVersionKeys int
 }
 
 // Publish asks for one produced batch to be appended. The core owns the batch from the step that takes it.
 type Publish struct {
 	Batch    batch.Batch
 	Previous uint64 // the producer's last sequence that the client still stands by
-	Level    AckLevel
-	Deadline int64 // us; 0 for none
-	To       any   // the caller's, untouched: whom to answer
+	// Conditions must all hold, or nothing is stored; their records rise.
+	Conditions []Condition
+	Level      AckLevel
+	Deadline   int64 // us; 0 for none
+	To         any   // the caller's, untouched: whom to answer
 }
 
 // Ack is the answer to a stored batch.
@@ -106,6 +114,7 @@ type Effects struct {
 
 	CursorsExpired int // what was done by itself, to be counted
 	LastsPublished int
+	Versions       *BuildVersions
 }
 
 // Committed is one batch that readers may now see, and whom its publish came from (nil for a batch of the
@@ -178,10 +187,12 @@ type account struct {
 	records    bool  // it holds records, not only control batches
 }
 
-// retry is a publish whose original is pending: its answer rests on it.
+// retry is a publish whose answer rests on what is pending: its original, or the record that it lost against.
 type retry struct {
-	ack Ack
-	to  any
+	rests uint64 // it is true once everything below this offset is committed
+	ack   Ack
+	err   *code.Error // instead of ack
+	to    any
 }
 
 // Core is the state of one shard. It is not safe for concurrent use.
@@ -214,6 +225,8 @@ type Core struct {
 	cursors   cursors
 	lasts     lasts
 	gens      generations
+	dedups    dedups
+	versions  versions
 }
 
 // New makes the core of a shard whose log is empty; Replay feeds it what the newest segment holds.
@@ -236,9 +249,18 @@ func New(cfg Config) *Core {
 	if cfg.MinAck == AckDefault {
 		cfg.MinAck = cfg.Rule
 	}
+	if cfg.DedupWindow <= 0 {
+		cfg.DedupWindow = DefaultDedupWindow
+	}
+	if cfg.MaxDedupIDs <= 0 {
+		cfg.MaxDedupIDs = MaxDedupIDs
+	}
+	if cfg.MaxVersionKeys <= 0 {
+		cfg.MaxVersionKeys = MaxVersionKeys
+	}
 	return &Core{
 		cfg: cfg, needsCheckpoint: true, producers: newProducers(cfg.MaxProducers),
-		cursors: newCursors(cfg.MaxCursors), lasts: newLasts(cfg.MaxLasts),
+		cursors: newCursors(cfg.MaxCursors), lasts: newLasts(cfg.MaxLasts), dedups: newDedups(cfg.DedupWindow, cfg.MaxDedupIDs),
 	}
 }
 
@@ -284,7 +306,10 @@ func (c *Core) Step(now int64, ev Event, eff *Effects) (wake int64) {
 		c.trim(now, ev, eff)
 	case Reclaim:
 		c.reclaim(now, ev, eff)
+	case VersionsBuilt:
+		c.versionsBuilt(now, ev)
 	}
+	c.forgetVersions(now)
 	c.expire(now, eff)
 	return c.nextDead
 }

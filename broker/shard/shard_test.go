@@ -25,6 +25,7 @@ type log struct {
 	seen    []uint64 // base offsets of committed record batches
 	drops   []uint64
 	moves   []shard.Move
+	build   *shard.BuildVersions // asked for and not handed over
 }
 
 func newLog(t *testing.T, cfg shard.Config) *log {
@@ -87,6 +88,9 @@ func (l *log) collect() {
 	l.moves = append(l.moves, l.eff.Moves...)
 	if l.eff.Drop > 0 {
 		l.drops = append(l.drops, l.eff.Drop)
+	}
+	if l.eff.Versions != nil {
+		l.build = l.eff.Versions
 	}
 	l.eff.Reset()
 }
