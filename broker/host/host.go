@@ -66,7 +66,8 @@ type Host struct {
 	budget    budget
 	space     *space
 
-	failed chan *Shard
+	failed   chan *Shard
+	building chan struct{} // slots for tables of versions
 
 	// Owned by Run.
 	snapshot control.Snapshot
@@ -129,7 +130,7 @@ func New(cfg Config) *Host {
 	return &Host{
 		cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), committer: commit.New(cfg.FlushSlots), files: storage.NewFiles(cfg.SealedFiles), budget: budget{limit: int64(cfg.OpenLogs)},
 		space:  &space{fs: cfg.FS, dir: cfg.Dir.Path(), reserve: cfg.Reserve},
-		failed: make(chan *Shard), moved: make(chan struct{}), shards: map[Ref]*Shard{}, configs: map[Ref]*control.Log{}, damaged: map[Ref]error{}, retry: map[Ref]retryOpen{},
+		failed: make(chan *Shard), building: make(chan struct{}, versionsParallel), moved: make(chan struct{}), shards: map[Ref]*Shard{}, configs: map[Ref]*control.Log{}, damaged: map[Ref]error{}, retry: map[Ref]retryOpen{},
 	}
 }
 

@@ -23,7 +23,7 @@ const (
 func (h *Host) openShard(ref Ref, l *control.Log, generation uint64, cut *uint64) (*Shard, error) {
 	s := &Shard{
 		Ref: ref, host: h, cfg: shardConfig(h.cfg.Node, l, generation),
-		wake: make(chan struct{}, 1), stopped: make(chan struct{}),
+		wake: make(chan struct{}, 1), stopped: make(chan struct{}), quit: make(chan struct{}),
 		opts: storage.Options{
 			FS: h.cfg.FS, Dir: h.cfg.Dir.ShardDir(ref.Log, ref.Shard), ID: ref.Log, Shard: ref.Shard,
 			CutTo: cut, Files: h.files, SegmentBytes: l.SegmentSize(), Logger: h.log.With("name", l.FullName()),
@@ -64,7 +64,7 @@ func shardConfig(node string, l *control.Log, generation uint64) shard.Config {
 	c := shard.Config{
 		Node: node, Generation: generation, Rule: ackLevel(l.Ack), MinAck: ackLevel(l.MinAck), Memory: l.Storage == control.StorageMemory,
 		MaxAge: l.MaxAge, MaxBytes: l.MaxBytes, SegmentBytes: l.SegmentSize(), SegmentAge: l.SegmentAge,
-		DropOldest: l.OnFull == control.OnFullDropOldest,
+		DropOldest: l.OnFull == control.OnFullDropOldest, DedupWindow: l.DedupWindow,
 	}
 	switch l.Fsync {
 	case control.FsyncInterval:

@@ -45,6 +45,7 @@ type Shard struct {
 	closed *code.Error // why nothing more is taken
 
 	wake    chan struct{}
+	quit    chan struct{} // closed when the shard ends: for what it has running beside it
 	stopped chan struct{}
 	touched []Replier
 	took    []posted // events of the step under way
@@ -57,6 +58,7 @@ type Shard struct {
 	interval  time.Duration // of fsync interval
 	unflushed int64
 	failure   error
+	building  sync.WaitGroup
 }
 
 type logBox struct{ storage.Log }
@@ -341,6 +343,9 @@ func (s *Shard) deliver() {
 		s.publishView()
 		s.hub.Publish(envs, fanout.Position{Sequence: v.Mark, Offset: v.Ceiling}, s.Now())
 	}
+	if s.eff.Versions != nil {
+		s.buildVersions(s.eff.Versions)
+	}
 	s.moved()
 	if s.eff.Drop > 0 && s.failure == nil { // after a failed flush nobody knows whether the start is on the disk
 		s.drop(s.eff.Drop)
@@ -398,6 +403,8 @@ func (s *Shard) finish(why *code.Error) {
 		s.deliver()
 	}
 	s.close(why)
+	close(s.quit)
+	s.building.Wait()
 	rest, asks, _ := s.drain()
 	for len(rest) > 0 {
 		for _, r := range rest {

@@ -83,7 +83,7 @@ func (l *lane) frame(ctx context.Context, h wire.Header) error {
 		if !l.control {
 			return l.skip(h, code.New(code.BadRequest, "frame %s belongs on the control lane", h.Type))
 		}
-	case wire.TypeLookup, wire.TypeOffsets, wire.TypePublish, wire.TypeSubscribe, wire.TypeTrim:
+	case wire.TypeLookup, wire.TypeOffsets, wire.TypePublish, wire.TypeSubscribe, wire.TypeTrim, wire.TypeProducerState:
 		if !authed {
 			return l.skip(h, code.New(code.Unauthenticated, "the connection has shown no valid token"))
 		}
@@ -110,6 +110,8 @@ func (l *lane) frame(ctx context.Context, h wire.Header) error {
 		return reply(l, h, body, &wire.Offsets{}, l.offsets)
 	case wire.TypeTrim:
 		return reply(l, h, body, &wire.Trim{}, func(f *wire.Trim) (wire.Frame, error) { return l.trim(ctx, f) })
+	case wire.TypeProducerState:
+		return reply(l, h, body, &wire.ProducerState{}, func(f *wire.ProducerState) (wire.Frame, error) { return l.producerState(ctx, f) })
 	default:
 		return l.subscribe(ctx, h, body)
 	}
@@ -150,7 +152,7 @@ func badFrame(err error) error {
 }
 
 // served is what this broker has built: a client must not ask for more.
-const served = wire.FeatureStreams | wire.FeatureFilters | wire.FeatureTrim
+const served = wire.FeatureStreams | wire.FeatureFilters | wire.FeatureTrim | wire.FeatureConditions | wire.FeatureDedup
 
 func (l *lane) hello(f *wire.Hello) (wire.Frame, error) {
 	if f.VersionMin > wire.Version || f.VersionMax < wire.Version {

@@ -62,9 +62,6 @@ func (l *lane) submit(h wire.Header, buf []byte) error {
 	if err := wire.ParseFrame(h, &f, buf); err != nil {
 		return badFrame(err)
 	}
-	if len(f.Conditions) > 0 {
-		return code.New(code.Unsupported, "conditions are not served")
-	}
 	m := l.conn.srv.cfg.Table.Load()
 	if err := l.mayPublish(m, f.Log); err != nil {
 		return err
@@ -83,6 +80,9 @@ func (l *lane) submit(h wire.Header, buf []byte) error {
 	r := &host.Request{
 		Buffer: buf, Head: f.Head(), Correlation: h.Corr, Lane: l,
 		Publish: shard.Publish{Batch: b, Previous: f.Previous, Level: shard.AckLevel(f.Ack)},
+	}
+	for _, x := range f.Conditions {
+		r.Publish.Conditions = append(r.Publish.Conditions, shard.Condition{Record: int(x.Record), Version: x.Version})
 	}
 	if f.TimeoutMs > 0 {
 		r.Publish.Deadline = l.conn.srv.cfg.Wall().Add(time.Duration(f.TimeoutMs) * time.Millisecond).UnixMicro()

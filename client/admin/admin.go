@@ -214,6 +214,7 @@ func (c *Client) differ(spec *StreamSpec, s *Stream) error {
 	diffs = diff(diffs, "max_age", spec.MaxAge, s.MaxAge)
 	diffs = diff(diffs, "max_bytes", spec.MaxBytes, s.MaxBytes)
 	diffs = diff(diffs, "on_full", spec.OnFull, s.OnFull)
+	diffs = diff(diffs, "dedup_window", spec.DedupWindow, s.DedupWindow)
 	diffs = diff(diffs, "segment_bytes", spec.SegmentBytes, s.SegmentBytes)
 	diffs = diff(diffs, "segment_age", spec.SegmentAge, s.SegmentAge)
 	if len(diffs) == 0 {

@@ -55,6 +55,10 @@ const (
 	MinFsyncInterval     = time.Millisecond
 	MaxFsyncInterval     = time.Minute
 	DefaultFsyncInterval = 100 * time.Millisecond
+
+	MinDedupWindow     = time.Second
+	MaxDedupWindow     = 24 * time.Hour
+	DefaultDedupWindow = 2 * time.Minute
 )
 
 // Log is one log of the catalog with all of its settings, none of them left to a default.
@@ -76,6 +80,8 @@ type Log struct {
 	MaxAge   time.Duration // 0: no limit
 	MaxBytes int64         // per shard; 0: no limit
 	OnFull   string        // a log in memory is bounded by itself and always drops its oldest
+
+	DedupWindow time.Duration // how long a dedup id counts, from its first record on
 
 	SegmentBytes int64         // 0: DefaultSegmentBytes, or less under a small MaxBytes; see SegmentSize
 	SegmentAge   time.Duration // 0: the broker's default
@@ -117,6 +123,9 @@ func (l *Log) SetDefaults() {
 	def(&l.Fsync, FsyncAlways)
 	def(&l.Storage, StorageDisk)
 	def(&l.OnFull, OnFullRefuse)
+	if l.DedupWindow == 0 {
+		l.DedupWindow = DefaultDedupWindow
+	}
 	if l.Shards == 0 {
 		l.Shards = 1
 	}
@@ -169,6 +178,9 @@ func (l *Log) Validate() []Problem {
 	ps.oneOf("on_full", l.OnFull, OnFullRefuse, OnFullDropOldest)
 	if l.Storage == StorageMemory && l.OnFull == OnFullDropOldest {
 		ps.add("on_full", "means nothing with storage %q, which is bounded and always drops its oldest: leave it out", l.Storage)
+	}
+	if l.DedupWindow < MinDedupWindow || l.DedupWindow > MaxDedupWindow {
+		ps.add("dedup_window", "%v is not between %v and %v", Duration(l.DedupWindow), Duration(MinDedupWindow), Duration(MaxDedupWindow))
 	}
 	l.validateRetention(&ps)
 	return ps

@@ -17,7 +17,7 @@ func TestSpecDefaults(t *testing.T) {
 	}
 	want := Log{
 		Tenant: "default", Namespace: "default", Name: "orders", Preset: PresetStream, Shards: 1, Replicas: 1,
-		Ack: AckQuorum, MinAck: AckNone, Fsync: FsyncAlways, Storage: StorageDisk, OnFull: OnFullRefuse,
+		Ack: AckQuorum, MinAck: AckNone, Fsync: FsyncAlways, Storage: StorageDisk, OnFull: OnFullRefuse, DedupWindow: 2 * time.Minute,
 	}
 	if l != want {
 		t.Fatalf("got %+v", l)
@@ -32,14 +32,14 @@ func TestEveryProblemIsNamedAtOnce(t *testing.T) {
 	spec := StreamSpec{
 		Name: "../x", Shards: new(0), Replicas: new(3), Ack: new("none"), MinAck: new("all"), Fsync: new("sometimes"),
 		Storage: new("tape"), MaxAge: new(Duration(time.Millisecond)), MaxBytes: new(int64(-1)), SegmentBytes: new(int64(64)),
-		SegmentAge: new(Duration(time.Millisecond)), FsyncInterval: new(Duration(time.Second)), OnFull: new("panic"),
+		SegmentAge: new(Duration(time.Millisecond)), FsyncInterval: new(Duration(time.Second)), OnFull: new("panic"), DedupWindow: new(Duration(0)),
 	}
 	_, ps := spec.Log("T", "")
 	var got []string
 	for _, p := range ps {
 		got = append(got, p.Path)
 	}
-	want := "tenant namespace name shards replicas ack min_ack fsync fsync_interval storage on_full max_age segment_age segment_bytes max_bytes"
+	want := "tenant namespace name shards replicas ack min_ack fsync fsync_interval storage on_full dedup_window max_age segment_age segment_bytes max_bytes"
 	if strings.Join(got, " ") != want {
 		t.Fatalf("got  %s\nwant %s", strings.Join(got, " "), want)
 	}
@@ -61,6 +61,8 @@ func TestTinySettingsNameTheMinimum(t *testing.T) {
 		{func(s *StreamSpec) { s.MaxBytes = new(int64(-1)) }, "1048576"},
 		{func(s *StreamSpec) { s.MaxAge = new(Duration(time.Millisecond)) }, "1s"},
 		{func(s *StreamSpec) { s.SegmentAge = new(Duration(time.Millisecond)) }, "1s"},
+		{func(s *StreamSpec) { s.DedupWindow = new(Duration(time.Millisecond)) }, "between 1s and 1d"},
+		{func(s *StreamSpec) { s.DedupWindow = new(Duration(25 * time.Hour)) }, "between 1s and 1d"},
 		{func(s *StreamSpec) { s.Shards = new(1025) }, "1024"},
 		{func(s *StreamSpec) { s.Shards = new(-1) }, "between 1"},
 		{func(s *StreamSpec) { s.Replicas = new(0) }, "minimum of 1"},

@@ -20,6 +20,7 @@ type StreamSpec struct {
 	MaxAge        *Duration `json:"max_age,omitempty" doc:"Records older than this are removed, by whole segments; at least 1s. Default 0s: no limit" example:"7d"`
 	MaxBytes      *int64    `json:"max_bytes,omitempty" doc:"Bytes kept per shard; at least segment_bytes, and 1 MiB where that is not set. Default 0: no limit"`
 	OnFull        *string   `json:"on_full,omitempty" doc:"When the disk is full: refuse, or drop-oldest to give up the oldest segments. Default refuse"`
+	DedupWindow   *Duration `json:"dedup_window,omitempty" doc:"How long a dedup id counts, from its first record on: 1s to 1d. Default 2m"`
 	SegmentBytes  *int64    `json:"segment_bytes,omitempty" doc:"Size at which a segment is closed: 4 KiB to 4 GiB. Default 0: 256 MiB, or a quarter of a smaller max_bytes"`
 	SegmentAge    *Duration `json:"segment_age,omitempty" doc:"Age at which a segment is closed; at least 1s. Default 0s: the broker's default"`
 }
@@ -43,6 +44,7 @@ func (s *StreamSpec) Log(tenant, namespace string) (Log, []Problem) {
 	set(&l.SegmentBytes, s.SegmentBytes)
 	setDuration(&l.FsyncInterval, s.FsyncInterval)
 	setDuration(&l.MaxAge, s.MaxAge)
+	setDuration(&l.DedupWindow, s.DedupWindow)
 	setDuration(&l.SegmentAge, s.SegmentAge)
 	return l, l.Validate()
 }
@@ -60,6 +62,7 @@ type StreamPatch struct {
 	MaxAge        *Duration `json:"max_age,omitempty" doc:"0s: no limit" example:"7d"`
 	MaxBytes      *int64    `json:"max_bytes,omitempty" doc:"0: no limit"`
 	OnFull        *string   `json:"on_full,omitempty" doc:"refuse or drop-oldest"`
+	DedupWindow   *Duration `json:"dedup_window,omitempty" doc:"1s to 1d; ids that an earlier, shorter window has let go do not come back"`
 	SegmentBytes  *int64    `json:"segment_bytes,omitempty" doc:"0: the default; concerns segments opened from now on"`
 	SegmentAge    *Duration `json:"segment_age,omitempty" doc:"0s: the default"`
 }
@@ -87,6 +90,7 @@ func (p *StreamPatch) Apply(l *Log) []Problem {
 	}
 	setDuration(&l.FsyncInterval, p.FsyncInterval)
 	setDuration(&l.MaxAge, p.MaxAge)
+	setDuration(&l.DedupWindow, p.DedupWindow)
 	setDuration(&l.SegmentAge, p.SegmentAge)
 	return append(fixed, l.Validate()...)
 }
@@ -119,6 +123,7 @@ type Stream struct {
 	MaxAge        Duration  `json:"max_age" doc:"0s: no limit"`
 	MaxBytes      int64     `json:"max_bytes" doc:"Per shard; 0: no limit"`
 	OnFull        string    `json:"on_full" doc:"When the disk is full"`
+	DedupWindow   Duration  `json:"dedup_window" doc:"How long a dedup id counts"`
 	SegmentBytes  int64     `json:"segment_bytes" doc:"0: the default"`
 	SegmentAge    Duration  `json:"segment_age" doc:"0s: the default"`
 	CreatedAt     time.Time `json:"created_at"`
@@ -131,7 +136,7 @@ func NewStream(l *Log) Stream {
 		ID: l.ID.String(), Tenant: l.Tenant, Namespace: l.Namespace, Name: l.Name,
 		Shards: l.Shards, Replicas: l.Replicas, Ack: l.Ack, MinAck: l.MinAck,
 		Fsync: l.Fsync, Storage: l.Storage,
-		MaxAge: Duration(l.MaxAge), MaxBytes: l.MaxBytes, OnFull: l.OnFull,
+		MaxAge: Duration(l.MaxAge), MaxBytes: l.MaxBytes, OnFull: l.OnFull, DedupWindow: Duration(l.DedupWindow),
 		SegmentBytes: l.SegmentBytes, SegmentAge: Duration(l.SegmentAge),
 		CreatedAt: l.CreatedAt.UTC(), Version: l.Version,
 	}
@@ -167,6 +172,7 @@ func SettingsDiffer(have, want *Log) []Problem {
 	diff("max_age", Duration(have.MaxAge), Duration(want.MaxAge))
 	diff("max_bytes", have.MaxBytes, want.MaxBytes)
 	diff("on_full", have.OnFull, want.OnFull)
+	diff("dedup_window", Duration(have.DedupWindow), Duration(want.DedupWindow))
 	diff("segment_bytes", have.SegmentBytes, want.SegmentBytes)
 	diff("segment_age", Duration(have.SegmentAge), Duration(want.SegmentAge))
 	return ps

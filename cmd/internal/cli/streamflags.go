@@ -21,6 +21,7 @@ type streamFlags struct {
 	ack, minAck, fsync, storage       string
 	onFull                            string
 	fsyncInterval, maxAge, segmentAge duration
+	dedupWindow                       duration
 	maxBytes, segmentBytes            byteSize
 }
 
@@ -31,6 +32,7 @@ func (f *streamFlags) define(cmd *cobra.Command, create bool) {
 	if create {
 		word, one = func(s string) string { return s }, 1
 		f.fsyncInterval = duration(control.DefaultFsyncInterval)
+		f.dedupWindow = duration(control.DefaultDedupWindow)
 		flags.IntVar(&f.shards, "shards", 1, "in how many parts the stream is kept; cannot change later")
 		flags.StringVar(&f.storage, "storage", control.StorageDisk, "disk, or memory (gone with the process)")
 		complete(cmd, "storage", control.StorageDisk, control.StorageMemory)
@@ -43,6 +45,7 @@ func (f *streamFlags) define(cmd *cobra.Command, create bool) {
 	flags.Var(&f.maxAge, "max-age", "remove records older than this, such as 7d; 0s is no limit")
 	flags.Var(&f.maxBytes, "max-bytes", "keep at most this much per shard, such as 10GiB; 0 is no limit")
 	flags.StringVar(&f.onFull, "on-full", word(control.OnFullRefuse), "when the disk is full: refuse records, or drop-oldest to give up the stream's oldest ones")
+	flags.Var(&f.dedupWindow, "dedup-window", "how long a --dedup-id of a record counts, from its first record on")
 	flags.Var(&f.segmentBytes, "segment-bytes", "size at which a segment file is closed; 0 is the default")
 	flags.Var(&f.segmentAge, "segment-age", "age at which a segment file is closed; 0s is the default")
 	complete(cmd, "ack", control.AckLeader, control.AckQuorum)
@@ -66,7 +69,7 @@ func (f *streamFlags) check(flags *pflag.FlagSet, done string) error {
 
 var streamSettings = []string{
 	"shards", "replicas", "ack", "min-ack", "fsync", "fsync-interval", "storage",
-	"max-age", "max-bytes", "on-full", "segment-bytes", "segment-age",
+	"max-age", "max-bytes", "on-full", "dedup-window", "segment-bytes", "segment-age",
 }
 
 func (f *streamFlags) any(flags *pflag.FlagSet) bool {
@@ -80,7 +83,8 @@ func (f *streamFlags) spec(flags *pflag.FlagSet, name string) control.StreamSpec
 		Ack: given(flags, "ack", f.ack), MinAck: given(flags, "min-ack", f.minAck),
 		Fsync: given(flags, "fsync", f.fsync), FsyncInterval: given(flags, "fsync-interval", control.Duration(f.fsyncInterval)),
 		Storage: given(flags, "storage", f.storage), OnFull: given(flags, "on-full", f.onFull),
-		MaxAge: given(flags, "max-age", control.Duration(f.maxAge)), MaxBytes: given(flags, "max-bytes", int64(f.maxBytes)),
+		DedupWindow: given(flags, "dedup-window", control.Duration(f.dedupWindow)),
+		MaxAge:      given(flags, "max-age", control.Duration(f.maxAge)), MaxBytes: given(flags, "max-bytes", int64(f.maxBytes)),
 		SegmentBytes: given(flags, "segment-bytes", int64(f.segmentBytes)), SegmentAge: given(flags, "segment-age", control.Duration(f.segmentAge)),
 	}
 }
@@ -89,7 +93,8 @@ func (f *streamFlags) patch(flags *pflag.FlagSet) control.StreamPatch {
 	return control.StreamPatch{
 		Replicas: given(flags, "replicas", f.replicas),
 		Ack:      given(flags, "ack", f.ack), MinAck: given(flags, "min-ack", f.minAck), OnFull: given(flags, "on-full", f.onFull),
-		Fsync: given(flags, "fsync", f.fsync), FsyncInterval: given(flags, "fsync-interval", control.Duration(f.fsyncInterval)),
+		DedupWindow: given(flags, "dedup-window", control.Duration(f.dedupWindow)),
+		Fsync:       given(flags, "fsync", f.fsync), FsyncInterval: given(flags, "fsync-interval", control.Duration(f.fsyncInterval)),
 		MaxAge: given(flags, "max-age", control.Duration(f.maxAge)), MaxBytes: given(flags, "max-bytes", int64(f.maxBytes)),
 		SegmentBytes: given(flags, "segment-bytes", int64(f.segmentBytes)), SegmentAge: given(flags, "segment-age", control.Duration(f.segmentAge)),
 	}

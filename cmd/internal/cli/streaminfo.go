@@ -131,6 +131,7 @@ func (a *app) printStream(s control.Stream) error {
 		{"max age", limit(s.MaxAge)},
 		{"max bytes", limitBytes(s.MaxBytes)},
 		{"on full", s.OnFull},
+		{"dedup ids", "for " + s.DedupWindow.String()},
 		{"segments", segment},
 		{"created", s.CreatedAt.Local().Format(time.RFC3339)},
 		{"version", strconv.FormatUint(s.Version, 10)},

@@ -61,7 +61,7 @@ func newLog(tenant, name string, shards int) control.Log {
 	l := control.Log{
 		ID: batch.NewLogID(), Tenant: tenant, Name: name, Shards: shards,
 		Fsync: control.FsyncInterval, MaxAge: 7 * 24 * time.Hour, MaxBytes: 10 << 30, SegmentBytes: 1 << 20,
-		OnFull:     control.OnFullDropOldest,
+		OnFull: control.OnFullDropOldest, DedupWindow: time.Minute,
 		SegmentAge: time.Hour, CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC),
 	}
 	l.SetDefaults()

@@ -34,6 +34,7 @@ type logRow struct {
 	MaxAgeUS        int64  `json:"max_age_us,omitempty"`
 	MaxBytes        int64  `json:"max_bytes,omitempty"`
 	OnFull          string `json:"on_full,omitempty"` // not there in a row that was made before the setting: refuse
+	DedupWindowUS   int64  `json:"dedup_window_us,omitempty"`
 	SegmentBytes    int64  `json:"segment_bytes,omitempty"`
 	SegmentAgeUS    int64  `json:"segment_age_us,omitempty"`
 	CreatedUS       int64  `json:"created_us"`
@@ -45,7 +46,7 @@ func encodeLog(l *control.Log) ([]byte, error) {
 		Tenant: l.Tenant, Namespace: l.Namespace, Name: l.Name, Preset: l.Preset,
 		Shards: l.Shards, Replicas: l.Replicas, Ack: l.Ack, MinAck: l.MinAck,
 		Fsync: l.Fsync, FsyncIntervalUS: l.FsyncInterval.Microseconds(), Storage: l.Storage,
-		MaxAgeUS: l.MaxAge.Microseconds(), MaxBytes: l.MaxBytes, OnFull: l.OnFull,
+		MaxAgeUS: l.MaxAge.Microseconds(), MaxBytes: l.MaxBytes, OnFull: l.OnFull, DedupWindowUS: l.DedupWindow.Microseconds(),
 		SegmentBytes: l.SegmentBytes, SegmentAgeUS: l.SegmentAge.Microseconds(),
 		CreatedUS: l.CreatedAt.UnixMicro(), Deleted: l.Deleted,
 	})
@@ -69,6 +70,7 @@ func decodeLog(id batch.LogID, v []byte) (control.Log, error) {
 		Shards: r.Shards, Replicas: r.Replicas, Ack: r.Ack, MinAck: r.MinAck,
 		Fsync: r.Fsync, FsyncInterval: us(r.FsyncIntervalUS), Storage: r.Storage,
 		MaxAge: us(r.MaxAgeUS), MaxBytes: r.MaxBytes, OnFull: cmp.Or(r.OnFull, control.OnFullRefuse),
+		DedupWindow:  us(cmp.Or(r.DedupWindowUS, control.DefaultDedupWindow.Microseconds())),
 		SegmentBytes: r.SegmentBytes, SegmentAge: us(r.SegmentAgeUS),
 		CreatedAt: time.UnixMicro(r.CreatedUS).UTC(), Version: binary.BigEndian.Uint64(v), Deleted: r.Deleted,
 	}, nil

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"syscall"
+	"testing"
+
+	"margay.dev/broker/host"
+	"margay.dev/broker/shard"
+	"margay.dev/storage/vfs/faultfs"
+	"margay.dev/storage/vfs/memfs"
+	"margay.dev/wire"
+	"margay.dev/wire/batch"
+	"margay.dev/wire/code"
+	"margay.dev/wire/control"
+)
+
+// keyed is a publish of one record with a key, under conditions or not.
+func keyed(t *testing.T, a *answers, corr uint64, key string, conds ...shard.Condition) *host.Request {
+	t.Helper()
+	bl := batch.NewBuilder(batch.Limits{})
+	if err := bl.Add(batch.Record{Key: []byte(key), Value: value(corr), Timestamp: 1}); err != nil {
+		t.Fatal(err)
+	}
+	b, err := bl.Build(0, 0, batch.None)
+	if err != nil {
+		t.Fatal(err)
+	}
+	buf := append(make([]byte, wire.PublishHead), b...)
+	r := &host.Request{Buffer: buf, Head: wire.PublishHead, Correlation: corr, Lane: a}
+	r.Publish = shard.Publish{Batch: batch.Batch(buf[wire.PublishHead:]), Conditions: conds, To: r}
+	return r
+}
+
+// ask submits a request and returns what it is answered.
+func ask(t *testing.T, s *host.Shard, a *answers, r *host.Request) (shard.Ack, *code.Error) {
+	t.Helper()
+	if err := s.Submit(r); err != nil {
+		t.Fatal(err)
+	}
+	var (
+		ack shard.Ack
+		err *code.Error
+	)
+	eventually(t, "an answer", func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		var ok bool
+		err = a.errs[r.Correlation]
+		ack, ok = a.acks[r.Correlation]
+		return ok || err != nil
+	})
+	return ack, err
+}
+
+func wantRefusal(t *testing.T, err *code.Error, c code.Code) {
+	t.Helper()
+	if err == nil || err.Code != c || err.Class != code.ClassRefused {
+		t.Fatalf("refused with %+v, want %v", err, c)
+	}
+}
+
+// The first condition makes the shard read its log; publishes go on meanwhile and count, whoever asks is told to come
+// again.
+func TestVersionsAreReadBesideThePublishers(t *testing.T) {
+	fs := faultfs.Wrap(memfs.New(rand.New(rand.NewPCG(1, 1))))
+	l := aLog(func(l *control.Log) { l.SegmentBytes = 4 << 10 })
+	r := start(t, fs, newPlane(l))
+	s := r.shard(l.ID, 0)
+	a := newAnswers()
+	corr := uint64(0)
+	publish := func(key string, conds ...shard.Condition) (shard.Ack, *code.Error) {
+		t.Helper()
+		corr++
+		return ask(t, s, a, keyed(t, a, corr, key, conds...))
+	}
+	for i := range 200 {
+		if _, err := publish(fmt.Sprintf("k%d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	release, entered := make(chan struct{}), make(chan struct{}, 1000)
+	slow := &faultfs.Rule{Ops: []faultfs.Op{faultfs.ReadAt}, Path: func(p string) bool { return strings.HasSuffix(p, ".seg") }, Hook: func(faultfs.Call) {
+		entered <- struct{}{}
+		<-release
+	}}
+	fs.Add(slow)
+	_, err := publish("k7", shard.Condition{Version: 8})
+	wantRefusal(t, err, code.Opening)
+	if err.RetryAfter <= 0 {
+		t.Error("not told when to come again")
+	}
+	<-entered // the disk is reading
+	_, err = publish("k7", shard.Condition{Version: 8})
+	wantRefusal(t, err, code.Opening)
+	for _, key := range []string{"k7", "new"} {
+		if _, err := publish(key); err != nil {
+			t.Fatalf("a publish without a condition waits for the log: %v", err)
+		}
+	}
+	close(release)
+	eventually(t, "the table", func() bool {
+		_, err = publish("k7", shard.Condition{Version: 8})
+		return err == nil || err.Code != code.Opening
+	})
+	if have, _ := err.Details.Get(code.DetailLatest); err.Code != code.Conflict || have != 201 {
+		t.Fatalf("a version from before the log was read: %v", err)
+	}
+	for key, v := range map[string]uint64{"k7": 201, "new": 202, "k8": 9, "never": 0} {
+		if _, err := publish(key, shard.Condition{Version: v}); err != nil {
+			t.Errorf("%s at version %d: %v", key, v, err)
+		}
+	}
+}
+
+// A shard that ends while its log is read ends all the same.
+func TestVersionsAndTheEnd(t *testing.T) {
+	fs := faultfs.Wrap(memfs.New(rand.New(rand.NewPCG(1, 1))))
+	l := aLog(func(l *control.Log) { l.SegmentBytes = 4 << 10 })
+	r := start(t, fs, newPlane(l))
+	s := r.shard(l.ID, 0)
+	a := newAnswers()
+	for i := range uint64(200) {
+		if _, err := ask(t, s, a, keyed(t, a, i, "k")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	release, entered := make(chan struct{}), make(chan struct{}, 1000)
+	fs.Add(&faultfs.Rule{Ops: []faultfs.Op{faultfs.ReadAt}, Hook: func(faultfs.Call) {
+		entered <- struct{}{}
+		<-release
+	}})
+	_, err := ask(t, s, a, keyed(t, a, 1000, "k", shard.Condition{}))
+	wantRefusal(t, err, code.Opening)
+	<-entered
+	stopped := make(chan struct{})
+	go func() { r.stop(); close(stopped) }()
+	close(release)
+	<-stopped
+}
+
+// A log that cannot be read refuses conditions and says so; when it can, they are served.
+func TestVersionsOfALogThatCannotBeRead(t *testing.T) {
+	fs := faultfs.Wrap(memfs.New(rand.New(rand.NewPCG(1, 1))))
+	l := aLog(nil)
+	r := start(t, fs, newPlane(l))
+	s := r.shard(l.ID, 0)
+	a := newAnswers()
+	if _, err := ask(t, s, a, keyed(t, a, 0, "k")); err != nil {
+		t.Fatal(err)
+	}
+	fs.Add(&faultfs.Rule{Ops: []faultfs.Op{faultfs.ReadAt}, Err: syscall.EIO, Max: 1})
+	corr := uint64(1)
+	next := func() (err *code.Error) {
+		corr++
+		_, err = ask(t, s, a, keyed(t, a, corr, "k", shard.Condition{Version: 1}))
+		return err
+	}
+	var err *code.Error
+	eventually(t, "the reason", func() bool { err = next(); return err != nil && err.Code != code.Opening })
+	wantRefusal(t, err, code.Unavailable)
+	if _, err := ask(t, s, a, keyed(t, a, corr+1, "other")); err != nil {
+		t.Fatalf("a publish without a condition: %v", err)
+	}
+	corr++
+	eventually(t, "the next try", func() bool { return next() == nil })
+}
