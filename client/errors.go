@@ -32,6 +32,8 @@ const (
 	ErrAlreadyExists    = code.AlreadyExists
 	ErrConflict         = code.Conflict
 	ErrTooLarge         = code.TooLarge
+	ErrTooMany          = code.TooMany
+	ErrOutOfOrder       = code.OutOfOrder
 	ErrCorruptBatch     = code.CorruptBatch
 	ErrUnavailable      = code.Unavailable
 	ErrOverloaded       = code.Overloaded

@@ -23,9 +23,11 @@ type flight struct {
 	encoded batch.Batch
 	count   int
 	// charged is what the client's memory bound is charged until done.
-	charged  int64
-	keyless  bool // holds a record without a key: the next batch of those goes to another shard
-	deadline time.Time
+	charged int64
+	keyless bool // holds a record that any shard may have: the next batch of those goes to another shard
+	// conditions of its records, all of which must hold.
+	conditions []wire.Condition
+	deadline   time.Time
 
 	// done is closed when ack or err is final.
 	done chan struct{}

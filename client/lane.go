@@ -51,7 +51,10 @@ type lane struct {
 
 func newLane(p *Publisher, r *route, shard uint32) *lane {
 	cfg := order.Config{Window: laneWindow, Wait: p.retryWait}
-	if !p.cfg.anonymous {
+	switch {
+	case p.cfg.producer != 0:
+		cfg.Named = p.cfg.producer
+	case !p.cfg.anonymous:
 		cfg.NewID = p.c.rng.Uint64
 	}
 	return &lane{
@@ -62,6 +65,10 @@ func newLane(p *Publisher, r *route, shard uint32) *lane {
 
 // add puts a record into the open batch. The caller has charged its size; on an error it is the caller's again.
 func (l *lane) add(rec *Record, size int64) (Future, error) {
+	if rec.alone() {
+		f, err := l.addBatch([]Record{*rec}, []int{0}, size)
+		return Future{f: f}, err
+	}
 	now := time.Now()
 	enc := rec.encode(now)
 	l.mu.Lock()
@@ -91,7 +98,7 @@ func (l *lane) add(rec *Record, size int64) (Future, error) {
 	f := Future{f: l.open, index: uint32(l.open.count)}
 	l.open.count++
 	l.open.charged += size
-	l.open.keyless = l.open.keyless || rec.Key == nil
+	l.open.keyless = l.open.keyless || rec.free()
 	l.rouse(now)
 	return f, nil
 }
@@ -100,7 +107,7 @@ func (l *lane) add(rec *Record, size int64) (Future, error) {
 func (l *lane) addBatch(recs []Record, pick []int, size int64) (*flight, error) {
 	now := time.Now()
 	f := l.begin(now)
-	for _, i := range pick {
+	for n, i := range pick {
 		if err := f.builder.Add(recs[i].encode(now)); err != nil {
 			l.r.builders.put(f.builder)
 			if errors.Is(err, batch.ErrFull) {
@@ -109,7 +116,12 @@ func (l *lane) addBatch(recs []Record, pick []int, size int64) (*flight, error) 
 			return nil, refusal(err)
 		}
 		f.count++
-		f.keyless = f.keyless || recs[i].Key == nil
+		f.keyless = f.keyless || recs[i].free()
+		f.item.Elsewhere = f.item.Elsewhere || recs[i].DedupID != ""
+		f.item.Sequence = recs[i].options.sequence
+		if o := &recs[i].options; o.conditional {
+			f.conditions = append(f.conditions, wire.Condition{Record: uint32(n), Version: o.version})
+		}
 	}
 	f.charged = size
 	l.mu.Lock()
@@ -142,7 +154,7 @@ func (l *lane) seal() {
 		return
 	}
 	l.open = nil
-	f.item = item{Value: f, Deadline: f.deadline}
+	f.item.Value, f.item.Deadline = f, f.deadline
 	l.line.Push(&f.item)
 	if f.keyless {
 		l.r.passOn(l.shard)

@@ -81,6 +81,8 @@ type publisherConfig struct {
 	compression     Compression
 	failWhenFull    bool
 	anonymous       bool
+	producerName    string
+	producer        uint64 // of a publisher with a name
 }
 
 type option func(c *config)
@@ -221,6 +223,8 @@ func (p *publisherConfig) check() *Error {
 		return code.New(code.BadRequest, "delivery timeout %v: want more than 0 and at most %v", p.deliveryTimeout, MaxDeliveryTimeout)
 	case p.ack > AckQuorum:
 		return code.New(code.BadRequest, "ack level %d is not known", p.ack)
+	case p.producer != 0 && (p.producerName == "" || p.anonymous):
+		return code.New(code.BadRequest, "ProducerName %q: want a name, and a publisher that is idempotent", p.producerName)
 	case p.compression != NoCompression && p.compression != Zstd:
 		return code.New(code.BadRequest, "compression %d is not known", p.compression)
 	}

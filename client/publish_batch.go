@@ -30,6 +30,11 @@ func (p *Publisher) PublishBatch(ctx context.Context, recs ...Record) ([]BatchAc
 	if err != nil {
 		return nil, err
 	}
+	for i := range recs {
+		if err := p.checkOptions(&recs[i]); err != nil {
+			return nil, err
+		}
+	}
 	acks, sizes, total, err := r.divide(recs)
 	if err != nil {
 		return nil, err
@@ -75,7 +80,7 @@ func (r *route) divide(recs []Record) (acks []BatchAck, sizes []int64, total int
 			return nil, nil, 0, err
 		}
 		shard := sticky
-		if recs[i].Key != nil {
+		if !recs[i].free() {
 			shard = r.laneOf(&recs[i]).shard
 		}
 		k, ok := at[shard]
@@ -90,10 +95,26 @@ func (r *route) divide(recs []Record) (acks []BatchAck, sizes []int64, total int
 		total += recs[i].size()
 	}
 	for k := range acks {
+		if err := mayShare(recs, acks[k].Records); err != nil {
+			return nil, nil, 0, err
+		}
 		if n := len(acks[k].Records); n > r.limits.Records {
 			return nil, nil, 0, code.New(code.TooLarge, "publish batch: %d records for shard %d, at most %d", n, acks[k].Shard, r.limits.Records).
 				With(code.DetailLimit, uint64(r.limits.Records))
 		}
 	}
 	return acks, sizes, total, nil
+}
+
+// mayShare refuses records that are batches of their own beside others of their shard.
+func mayShare(recs []Record, pick []int) error {
+	if len(pick) == 1 {
+		return nil
+	}
+	for _, i := range pick {
+		if recs[i].DedupID != "" || recs[i].options.sequenced {
+			return code.New(code.BadRequest, "publish batch: record %d has a DedupID or a Sequence, which stand for one record: use Publish", i)
+		}
+	}
+	return nil
 }

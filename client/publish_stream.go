@@ -109,6 +109,7 @@ func (l *lane) write(s *publishStream, items []*item) error {
 		head := wire.Publish{
 			Log: l.r.info.Log, Shard: l.shard, Previous: it.Previous, Ack: l.p.cfg.ack,
 			TimeoutMs: answerWait(it.Deadline.Sub(now)), Batch: s.batches[i],
+			Conditions: it.Value.conditions,
 		}
 		s.buf = head.AppendHead(s.buf, it.Ticket)
 		if len(head.Batch) <= joinBelow {
@@ -194,7 +195,7 @@ func (s *publishStream) stored(ticket uint64, p *wire.Published) error {
 	if err := s.checkOwed(ticket); err != nil {
 		return err
 	}
-	l.line.Stored(ticket)
+	l.line.Stored(ticket, p.Reached.Has(wire.ReachedDuplicate))
 	l.finish(p)
 	l.goOn()
 	return nil

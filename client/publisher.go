@@ -63,7 +63,10 @@ func (c *Client) Publisher(name string, opts ...PublisherOption) *Publisher {
 
 // Publish stores a record and returns once it is acknowledged. When ctx ends while the record is under way, it returns
 // at once with an error of class unknown, and the record goes on without its caller.
-func (p *Publisher) Publish(ctx context.Context, rec Record) (Ack, error) {
+func (p *Publisher) Publish(ctx context.Context, rec Record, opts ...RecordOption) (Ack, error) {
+	if len(opts) > 0 {
+		rec = rec.With(opts...)
+	}
 	f, err := p.add(ctx, &rec)
 	if err != nil {
 		return Ack{}, err
@@ -73,7 +76,10 @@ func (p *Publisher) Publish(ctx context.Context, rec Record) (Ack, error) {
 
 // PublishAsync hands a record over and returns its future. It waits only for room in the client's buffer, and the first
 // time for the stream's lookup; ctx bounds that wait and nothing else. The record's bytes may be reused after it.
-func (p *Publisher) PublishAsync(ctx context.Context, rec Record) Future {
+func (p *Publisher) PublishAsync(ctx context.Context, rec Record, opts ...RecordOption) Future {
+	if len(opts) > 0 {
+		rec = rec.With(opts...)
+	}
 	f, err := p.add(ctx, &rec)
 	if err != nil {
 		return Future{err: code.From(err)}
@@ -88,6 +94,9 @@ func (p *Publisher) add(ctx context.Context, rec *Record) (Future, error) {
 			return Future{}, err
 		}
 		if err := rec.check(&r.limits); err != nil {
+			return Future{}, err
+		}
+		if err := p.checkOptions(rec); err != nil {
 			return Future{}, err
 		}
 		size := rec.size()
@@ -195,10 +204,14 @@ func (p *Publisher) adopt(info *wire.LogInfo) (*route, error) {
 func (p *Publisher) drop(r *route) { p.route.CompareAndSwap(r, nil) }
 
 func (r *route) laneOf(rec *Record) *lane {
-	if rec.Key == nil {
-		return r.lanes[r.sticky.Load()]
+	key, bound := rec.binding()
+	switch {
+	case bound:
+		return r.lanes[hash.Shard(key, len(r.lanes))]
+	case rec.options.sequenced:
+		return r.lanes[rec.options.sequence%uint64(len(r.lanes))]
 	}
-	return r.lanes[hash.Shard(rec.Key, len(r.lanes))]
+	return r.lanes[r.sticky.Load()]
 }
 
 // passOn moves records without a key to the next shard once a batch of them is closed.

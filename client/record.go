@@ -18,6 +18,9 @@ type Header = batch.Header
 type Record struct {
 	// Key decides the shard; nil for none. Records of one key keep their order.
 	Key []byte
+	// ShardKey, when set, decides the shard in place of Key, so that records of different keys lie together and keep
+	// their order. It is not stored.
+	ShardKey []byte
 	// Value; nil is a tombstone, which differs from an empty value.
 	Value   []byte
 	Headers []Header
@@ -27,6 +30,11 @@ type Record struct {
 	Delay time.Duration
 	// TTL ends the record's life, from its append time on; zero for never. It must be above Delay.
 	TTL time.Duration
+	// DedupID, 1 to 128 bytes, makes the shard store the record once however often it is published, also by a process
+	// that knows nothing of the first: within the stream's dedup window from the first time on, the others are answered
+	// as duplicates with its offset. Each shard remembers for itself, so an id always comes with the same key; without
+	// one, the id decides the shard. It is stored as the first header, dedup-id.
+	DedupID string
 
 	// Where the record lies, and when it got there.
 	Shard      uint32
@@ -35,6 +43,8 @@ type Record struct {
 	AppendTime time.Time
 	// Gap says which records of the shard will not come, when some before this one will not.
 	Gap *Gap
+
+	options recordOptions
 }
 
 // Gap is a range of offsets, To exclusive, that a subscription did not deliver.
@@ -106,23 +116,70 @@ func (r *Record) encode(now time.Time) batch.Record {
 	if stamp.IsZero() {
 		stamp = now
 	}
+	headers := r.Headers
+	if r.DedupID != "" {
+		headers = append([]Header{{Key: batch.DedupHeader, Value: []byte(r.DedupID)}}, headers...)
+	}
 	return batch.Record{
-		Key: r.Key, Value: r.Value, Headers: r.Headers, Timestamp: stamp.UnixMicro(), Delay: r.Delay, TTL: r.TTL,
+		Key: r.Key, Value: r.Value, Headers: headers, Timestamp: stamp.UnixMicro(), Delay: r.Delay, TTL: r.TTL,
 	}
 }
 
 // size bounds what the record takes in a batch: what the client's memory is charged for it.
 func (r *Record) size() int64 {
-	n := int64(64 + len(r.Key) + len(r.Value))
+	n := int64(64 + len(r.Key) + len(r.Value) + r.dedupSize())
 	for i := range r.Headers {
 		n += int64(8 + len(r.Headers[i].Key) + len(r.Headers[i].Value))
 	}
 	return n
 }
 
+// dedupSize is what the dedup id takes as a header.
+func (r *Record) dedupSize() int {
+	if r.DedupID == "" {
+		return 0
+	}
+	return len(batch.DedupHeader) + len(r.DedupID)
+}
+
+// binding is what decides the shard; ok is false when nothing does, and the sequence of a named publisher's record does
+// when it is empty.
+func (r *Record) binding() (key []byte, ok bool) {
+	switch {
+	case r.ShardKey != nil:
+		return r.ShardKey, true
+	case r.Key != nil:
+		return r.Key, true
+	case r.DedupID != "":
+		return []byte(r.DedupID), true
+	}
+	return nil, false
+}
+
+// free says that the record may go to any shard.
+func (r *Record) free() bool {
+	_, bound := r.binding()
+	return !bound && !r.options.sequenced
+}
+
+// alone says that the record cannot share its batch: whether it is stored is a question of its own.
+func (r *Record) alone() bool {
+	return r.DedupID != "" || r.options.conditional || r.options.sequenced
+}
+
+// restore makes the id of a record that was received a field again.
+func (r *Record) restore() {
+	if len(r.Headers) > 0 && r.Headers[0].Key == batch.DedupHeader {
+		r.DedupID, r.Headers = string(r.Headers[0].Value), r.Headers[1:]
+	}
+}
+
 // check finds at home what the broker would refuse, before anything is charged or queued.
 func (r *Record) check(lim *batch.Limits) *Error {
-	headers := 0
+	headers, count := r.dedupSize(), len(r.Headers)
+	if r.DedupID != "" {
+		count++
+	}
 	for i := range r.Headers {
 		headers += len(r.Headers[i].Key) + len(r.Headers[i].Value)
 	}
@@ -135,8 +192,12 @@ func (r *Record) check(lim *batch.Limits) *Error {
 		return code.New(code.BadRequest, "publish record: TTL %v ends before the delay %v", r.TTL, r.Delay)
 	case len(r.Key) > lim.Key:
 		return tooLarge("key", len(r.Key), lim.Key)
-	case len(r.Headers) > lim.Headers:
-		return code.New(code.TooLarge, "publish record: %d headers, at most %d", len(r.Headers), lim.Headers).
+	case len(r.DedupID) > batch.MaxDedupID:
+		return tooLarge("dedup id", len(r.DedupID), batch.MaxDedupID)
+	case len(r.Headers) > 0 && r.Headers[0].Key == batch.DedupHeader:
+		return code.New(code.BadRequest, "publish record: the first header is named %s: set DedupID", batch.DedupHeader)
+	case count > lim.Headers:
+		return code.New(code.TooLarge, "publish record: %d headers, at most %d", count, lim.Headers).
 			With(code.DetailLimit, uint64(lim.Headers))
 	case headers > lim.HeaderBytes:
 		return tooLarge("headers", headers, lim.HeaderBytes)

@@ -202,6 +202,7 @@ func (s *Subscription) decode(rec *Record) (bool, *Error) {
 			Shard: e.shard.id, Offset: offset, Generation: e.generation, AppendTime: time.UnixMicro(e.appendTime()),
 			Gap: e.shard.gap,
 		}
+		rec.restore()
 		e.shard.gap = nil
 		e.shard.next, e.shard.generation = offset+1, e.generation
 		return true, nil

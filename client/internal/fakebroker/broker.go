@@ -79,6 +79,8 @@ type Publish struct {
 	TimeoutMs                  uint32
 	Ack                        wire.Ack
 	Values                     []string
+	Conditions                 []wire.Condition
+	DedupID                    string
 }
 
 // Verdict says what becomes of a publish. The zero value stores and answers it.
@@ -110,7 +112,8 @@ type Shard struct {
 	Earliest   uint64
 	next       uint64 // offset
 	producers  map[uint64]*producer
-	cuts       map[uint64]uint64 // where a generation was cut
+	ids        map[string]batch.Batch // the first record of each dedup id
+	cuts       map[uint64]uint64      // where a generation was cut
 }
 
 type producer struct {
@@ -211,7 +214,7 @@ func (b *Broker) current() Script {
 func (b *Broker) AddLog(name string, shards int) *Log {
 	l := &Log{ID: batch.NewLogID(), Name: name}
 	for range shards {
-		l.Shards = append(l.Shards, &Shard{Generation: 1, producers: map[uint64]*producer{}, cuts: map[uint64]uint64{}})
+		l.Shards = append(l.Shards, &Shard{Generation: 1, producers: map[uint64]*producer{}, ids: map[string]batch.Batch{}, cuts: map[uint64]uint64{}})
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -104,8 +104,10 @@ func (b *Broker) lane(r *running, c session.Conn, lane *session.Lane) {
 			b.lookup(lane, h.Corr, body)
 		case wire.TypeOffsets:
 			b.offsets(lane, h.Corr, body)
+		case wire.TypeProducerState:
+			b.producerState(lane, h.Corr, body)
 		case wire.TypePublish:
-			b.publish(answers, h.Corr, body)
+			b.publish(answers, h, body)
 		case wire.TypeSubscribe:
 			b.subscribe(r, c, lane, h.Corr, body)
 			return
@@ -150,6 +152,22 @@ func (b *Broker) offsets(lane *session.Lane, corr uint64, body []byte) {
 	if l := b.byID[f.Log]; l != nil {
 		s := l.Shards[f.Shard]
 		ok.Generation, ok.Earliest, ok.Latest = s.Generation, s.Earliest, s.next
+	}
+	b.mu.Unlock()
+	_ = lane.SendFrame(corr, ok)
+}
+
+func (b *Broker) producerState(lane *session.Lane, corr uint64, body []byte) {
+	var f wire.ProducerState
+	if f.Parse(body) != nil {
+		return
+	}
+	ok := &wire.ProducerLast{}
+	b.mu.Lock()
+	if l := b.byID[f.Log]; l != nil {
+		if p := l.Shards[f.Shard].producers[f.Producer]; p != nil {
+			ok.LastSequence, ok.Known = p.last, true
+		}
 	}
 	b.mu.Unlock()
 	_ = lane.SendFrame(corr, ok)
@@ -204,9 +222,10 @@ func (a *answers) stop() {
 	<-a.done
 }
 
-func (b *Broker) publish(out *answers, corr uint64, body []byte) {
+func (b *Broker) publish(out *answers, h wire.Header, body []byte) {
 	var f wire.Publish
-	if err := f.Parse(body); err != nil {
+	corr := h.Corr
+	if err := wire.ParseFrame(h, &f, body); err != nil {
 		out.queue <- answer{corr: corr, frame: wire.NewError(err)}
 		return
 	}
@@ -218,6 +237,7 @@ func (b *Broker) publish(out *answers, corr uint64, body []byte) {
 	p := Publish{
 		Shard: f.Shard, Producer: bt.ProducerID(), Sequence: bt.ProducerSequence(), Before: f.Previous,
 		Count: bt.Count(), Size: bt.Size(), TimeoutMs: f.TimeoutMs, Ack: f.Ack, Values: values(bt),
+		Conditions: f.Conditions, DedupID: string(bt.DedupID()),
 	}
 	b.mu.Lock()
 	b.seen = append(b.seen, p)
@@ -263,12 +283,20 @@ func (b *Broker) apply(f *wire.Publish, bt batch.Batch) (*wire.Published, error)
 		case p.stored[seq] != nil:
 			reached = wire.ReachedDuplicate
 			bt = p.stored[seq]
-		case p.last != f.Previous:
+		case p.last != f.Previous, seq <= p.last:
 			return nil, code.New(code.OutOfOrder, "after %d", p.last).With(code.DetailLastSequence, p.last)
 		}
-		if reached == 0 {
-			p.last, p.stored[seq] = seq, bt
+	}
+	if d := string(bt.DedupID()); reached == 0 && d != "" {
+		if first := s.ids[d]; first != nil {
+			reached, bt = wire.ReachedDuplicate, first
+		} else {
+			s.ids[d] = bt
 		}
+	}
+	if id != 0 && reached == 0 {
+		p := s.producers[id]
+		p.last, p.stored[seq] = seq, bt
 	}
 	if reached == 0 {
 		bt.Assign(batch.Assigned{

@@ -11,12 +11,14 @@ import (
 // maxFailures bounds the exponent of the wait, not the number of tries: the deadline bounds those.
 const maxFailures = 16
 
-// Stored takes the answer that the batch written under the ticket is stored.
-func (l *Line[T]) Stored(ticket uint64) {
+// Stored takes the answer that the batch written under the ticket is stored, duplicate that it had been before.
+func (l *Line[T]) Stored(ticket uint64, duplicate bool) {
 	i := l.answered(ticket)
 	if i >= 0 {
 		it := l.items[i]
-		l.settled = max(l.settled, it.Sequence)
+		if !duplicate || !it.Elsewhere {
+			l.settled = max(l.settled, it.Sequence)
+		} // else the shard may not have this sequence, and its successor must not name it
 		l.failures, l.notBefore = 0, time.Time{}
 		l.remove(i)
 		l.finish(it, nil)
@@ -63,15 +65,21 @@ func (l *Line[T]) fail(i int, err *code.Error, now time.Time) {
 		it.maybe = true
 		l.again(err.RetryAfter, now)
 	default:
-		l.remove(i)
-		if it.maybe {
-			// This attempt was not applied; an earlier one whose answer was lost may have been.
-			e := *err
-			e.Class = code.ClassUnknown
-			err = &e
-		}
-		l.finish(it, err)
+		l.refuse(i, err)
 	}
+}
+
+// refuse ends a batch that trying again does not help.
+func (l *Line[T]) refuse(i int, err *code.Error) {
+	it := l.items[i]
+	l.remove(i)
+	if it.maybe {
+		// This attempt was not applied; an earlier one whose answer was lost may have been.
+		e := *err
+		e.Class = code.ClassUnknown
+		err = &e
+	}
+	l.finish(it, err)
 }
 
 // outOfOrder: the shard's last sequence of this producer is not the one that was named.
@@ -84,6 +92,10 @@ func (l *Line[T]) outOfOrder(i int, err *code.Error, now time.Time) {
 	it := l.items[0]
 	last, known := err.Details.Get(code.DetailLastSequence)
 	switch {
+	case known && l.cfg.Named != 0 && last >= it.Sequence:
+		// It was stored so long ago that the shard cannot tell, or never was and others have gone past it.
+		l.settled = max(l.settled, last)
+		l.refuse(0, err)
 	case !known || last == it.Previous:
 		l.again(err.RetryAfter, now)
 	case last == l.settled:
@@ -143,10 +155,13 @@ func (l *Line[T]) restart() {
 	}
 }
 
-// begin goes on under a new id. What the shard may hold under the old one must not be sent under the new.
+// begin goes on under a new id. What the shard may hold under the old one must not be sent under the new. A named
+// producer begins anew under its own.
 func (l *Line[T]) begin() {
-	l.renew = false
-	l.id, l.next, l.settled = l.cfg.NewID(), 1, 0
+	l.renew, l.settled = false, 0
+	if l.cfg.Named == 0 {
+		l.id, l.next = l.cfg.NewID(), 1
+	}
 	kept := l.items[:0]
 	for _, it := range l.items {
 		if it.maybe {
@@ -154,7 +169,9 @@ func (l *Line[T]) begin() {
 			l.finish(it, e)
 			continue
 		}
-		it.Sequence, it.Previous, it.ID = 0, 0, 0
+		if it.Previous, it.ID = 0, 0; l.cfg.Named == 0 {
+			it.Sequence = 0
+		}
 		kept = append(kept, it)
 	}
 	clear(l.items[len(kept):])

@@ -18,6 +18,9 @@ type Config struct {
 	// NewID draws a producer id, never zero. Nil publishes without one: then nothing that may have been
 	// stored is ever sent again.
 	NewID func() uint64
+	// Named is the id of a producer with a name, in place of NewID. The owner gives each of its batches a sequence, which
+	// rises and tells that batch for ever, also to a process that comes later.
+	Named uint64
 	// Wait returns how long to wait after the n-th failure in a row (n from 1).
 	Wait func(n int) time.Duration
 }
@@ -27,8 +30,11 @@ type Item[T any] struct {
 	Value T
 	// Deadline is when the batch is given up.
 	Deadline time.Time
-	// ID and Sequence name the batch to the shard; Sequence is 0 until it is first taken to be written.
+	// ID and Sequence name the batch to the shard; they are 0 until it is first taken to be written, except for the
+	// sequence of a named producer's.
 	ID, Sequence uint64
+	// Elsewhere, set by the owner: as a duplicate it may be stored under another name than its own.
+	Elsewhere bool
 	// Previous is the sequence the line stood by before this one when it was last taken.
 	Previous uint64
 	// Ticket identifies the last writing of the batch: its correlation id on the lane.
@@ -68,7 +74,10 @@ type Line[T any] struct {
 // New returns an empty line that is down.
 func New[T any](cfg Config) *Line[T] {
 	l := &Line[T]{cfg: cfg, next: 1}
-	if cfg.NewID != nil {
+	switch {
+	case cfg.Named != 0:
+		l.id = cfg.Named
+	case cfg.NewID != nil:
 		l.id = cfg.NewID()
 	}
 	return l
@@ -111,8 +120,8 @@ func (l *Line[T]) Take(now time.Time) (*Item[T], bool) {
 		return nil, false
 	}
 	it := l.items[l.cursor]
-	if l.id != 0 && it.Sequence == 0 {
-		it.ID, it.Sequence = l.id, l.next
+	if it.ID = l.id; l.id != 0 && it.Sequence == 0 {
+		it.Sequence = l.next
 		l.next++
 	}
 	// What was given up or refused since is left out here: the successor names what the line still stands by.

@@ -14,15 +14,15 @@ import (
 
 // shard is the rule of the leader (what a frame names against what is stored), small enough to be obviously right.
 type shard struct {
-	log       []int
-	last      map[uint64]uint64
-	stored    map[[2]uint64]bool
-	refuse    bool // refuse everything at admission
-	forgotten map[uint64]bool
+	log    []int
+	last   map[uint64]uint64
+	stored map[[2]uint64]bool
+	refuse bool         // refuse everything at admission
+	groups map[int]bool // of batches that are one to the shard: those with one dedup id
 }
 
 func newShard() *shard {
-	return &shard{last: map[uint64]uint64{}, stored: map[[2]uint64]bool{}, forgotten: map[uint64]bool{}}
+	return &shard{last: map[uint64]uint64{}, stored: map[[2]uint64]bool{}, groups: map[int]bool{}}
 }
 
 type frame struct {
@@ -30,28 +30,34 @@ type frame struct {
 	id, seq, pre uint64
 	value        int
 	fatal        bool
+	group        int // 0 for none
 }
 
-func (s *shard) publish(f frame) *code.Error {
+// publish answers duplicate when it has the batch, or one of its group.
+func (s *shard) publish(f frame) (duplicate bool, err *code.Error) {
 	switch last, known := s.last[f.id]; {
 	case s.refuse:
-		return code.New(code.Overloaded, "busy")
+		return false, code.New(code.Overloaded, "busy")
 	case f.fatal:
-		return code.New(code.TooLarge, "no")
+		return false, code.New(code.TooLarge, "no")
 	case f.id == 0:
 	case s.stored[[2]uint64{f.id, f.seq}]:
-		return nil // duplicate
+		return true, nil
 	case !known && f.pre != 0:
-		return code.New(code.ProducerUnknown, "who")
-	case known && f.pre != last:
-		return code.New(code.OutOfOrder, "gap").With(code.DetailLastSequence, last)
+		return false, code.New(code.ProducerUnknown, "who")
+	case known && (f.pre != last || f.seq <= last):
+		return false, code.New(code.OutOfOrder, "gap").With(code.DetailLastSequence, last)
 	}
+	if s.groups[f.group] {
+		return true, nil
+	}
+	s.groups[f.group] = f.group != 0
 	if f.id != 0 {
 		s.last[f.id] = f.seq
 		s.stored[[2]uint64{f.id, f.seq}] = true
 	}
 	s.log = append(s.log, f.value)
-	return nil
+	return false, nil
 }
 
 // forget evicts every producer, as a leader does with one that was silent for long.
@@ -67,11 +73,16 @@ type rig struct {
 	ended map[int]bool
 	order []int
 	fatal map[int]bool
+	group map[int]int
+	named bool
+	seq   map[int]uint64 // of a named producer's batches
+	next  uint64
 }
 
 type answer struct {
-	ticket uint64
-	err    *code.Error
+	ticket    uint64
+	duplicate bool
+	err       *code.Error
 }
 
 func newRig(idempotent bool) *rig {
@@ -80,27 +91,51 @@ func newRig(idempotent bool) *rig {
 	if idempotent {
 		cfg.NewID = func() uint64 { id++; return id }
 	}
+	return newRigOf(cfg)
+}
+
+func newRigOf(cfg Config) *rig {
 	return &rig{
-		now: time.Unix(1000, 0), line: New[int](cfg), shard: newShard(),
-		fate: map[int]*code.Error{}, ended: map[int]bool{}, fatal: map[int]bool{},
+		now: time.Unix(1000, 0), line: New[int](cfg), shard: newShard(), named: cfg.Named != 0,
+		fate: map[int]*code.Error{}, ended: map[int]bool{}, fatal: map[int]bool{}, group: map[int]int{}, seq: map[int]uint64{},
 	}
 }
 
-func (r *rig) push(timeout time.Duration) int {
+// newNamed is a process that goes on as a producer with a name.
+func newNamed(s *shard) *rig {
+	r := newRigOf(Config{Window: 4, Named: 7, Wait: func(int) time.Duration { return time.Millisecond }})
+	if s != nil {
+		r.shard = s
+	}
+	return r
+}
+
+func (r *rig) push(timeout time.Duration) int { return r.pushOf(0, timeout) }
+
+func (r *rig) pushOf(group int, timeout time.Duration) int {
 	v := len(r.order)
+	r.group[v] = group
 	r.order = append(r.order, v)
 	deadline := r.now.Add(timeout)
 	if items := r.line.Items(); len(items) > 0 && items[len(items)-1].Deadline.After(deadline) {
 		deadline = items[len(items)-1].Deadline
 	}
-	r.line.Push(&Item[int]{Value: v, Deadline: deadline})
+	it := &Item[int]{Value: v, Deadline: deadline, Elsewhere: group != 0}
+	if r.named {
+		r.next++
+		it.Sequence, r.seq[v] = r.next, r.next
+	}
+	r.line.Push(it)
 	return v
 }
 
 func (r *rig) write() bool {
 	it, ok := r.line.Take(r.now)
 	if ok {
-		r.wire = append(r.wire, frame{it.Ticket, it.ID, it.Sequence, it.Previous, it.Value, r.fatal[it.Value]})
+		if r.named && it.Sequence != r.seq[it.Value] {
+			panic("a named producer's batch goes under another sequence than its own")
+		}
+		r.wire = append(r.wire, frame{it.Ticket, it.ID, it.Sequence, it.Previous, it.Value, r.fatal[it.Value], r.group[it.Value]})
 	}
 	return ok
 }
@@ -111,7 +146,8 @@ func (r *rig) process() bool {
 	}
 	f := r.wire[0]
 	r.wire = r.wire[1:]
-	r.back = append(r.back, answer{f.ticket, r.shard.publish(f)})
+	duplicate, err := r.shard.publish(f)
+	r.back = append(r.back, answer{f.ticket, duplicate, err})
 	return true
 }
 
@@ -122,7 +158,7 @@ func (r *rig) answer() bool {
 	a := r.back[0]
 	r.back = r.back[1:]
 	if a.err == nil {
-		r.line.Stored(a.ticket)
+		r.line.Stored(a.ticket, a.duplicate)
 	} else {
 		r.line.Failed(a.ticket, a.err, r.now)
 	}
@@ -168,11 +204,21 @@ func (r *rig) settle(fatalf func(string, ...any)) {
 
 func (r *rig) check(fatalf func(string, ...any), ordered bool) {
 	count := map[int]int{}
+	grouped := map[int]int{}
 	for _, v := range r.shard.log {
 		count[v]++
+		grouped[r.group[v]]++
 	}
 	for _, v := range r.order {
 		err, n := r.fate[v], count[v]
+		if g := r.group[v]; g != 0 {
+			if grouped[g] > 1 {
+				fatalf("dedup id %d is stored %d times", g, grouped[g])
+			}
+			if err == nil {
+				n = grouped[g]
+			}
+		}
 		switch {
 		case !r.ended[v]:
 			fatalf("batch %d never ended", v)
@@ -193,12 +239,23 @@ func (r *rig) check(fatalf func(string, ...any), ordered bool) {
 // not, and order holds.
 func TestLineIsHonest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		idempotent := rapid.IntRange(0, 4).Draw(t, "idempotent") > 0
+		kind := rapid.IntRange(0, 7).Draw(t, "kind")
+		idempotent := kind > 0
 		r := newRig(idempotent)
+		if kind > 5 {
+			r = newNamed(nil)
+		}
 		r.line.Up()
 		actions := map[string]func(*rapid.T){
 			"push": func(t *rapid.T) {
-				v := r.push(time.Duration(rapid.IntRange(1, 400).Draw(t, "timeout")) * time.Millisecond)
+				group := 0
+				if idempotent {
+					group = max(0, rapid.IntRange(-12, 3).Draw(t, "dedup id"))
+				}
+				if r.named && rapid.IntRange(0, 3).Draw(t, "leaves some out") == 0 {
+					r.next += 2
+				}
+				v := r.pushOf(group, time.Duration(rapid.IntRange(1, 400).Draw(t, "timeout"))*time.Millisecond)
 				r.fatal[v] = rapid.IntRange(0, 9).Draw(t, "fatal") == 0
 			},
 			"write":   func(*rapid.T) { r.write() },
@@ -405,5 +462,61 @@ func TestWithoutIdentityNothingIsSentTwice(t *testing.T) {
 	r.settle(t.Fatalf)
 	if r.fate[1] != nil || len(r.shard.log) != 2 {
 		t.Errorf("a refused batch is not retried: %v", r.fate[1])
+	}
+}
+
+// ID-06: a process that comes back under the name of a producer gives its batches again under their sequences: what is
+// stored is not stored twice, what is not is stored if the shard has not gone past it, and nobody is told otherwise.
+func TestNamedProducerComesBack(t *testing.T) {
+	first := newNamed(nil)
+	first.line.Up()
+	for range 5 {
+		first.push(time.Hour)
+	}
+	for range 3 {
+		first.write()
+	}
+	first.process() // 1 is stored
+	first.wire[0].fatal = true
+	for first.process() { // 2 is not, and 3 names it as its predecessor
+	}
+	first.shard.publish(frame{id: 7, seq: 3, pre: 1, value: 2}) // another process has left 2 out
+	again := newNamed(first.shard)
+	for range 5 {
+		again.push(time.Hour)
+	}
+	again.settle(t.Fatalf)
+	for v, want := range []error{nil, code.OutOfOrder, nil, nil, nil} {
+		got := again.fate[v]
+		if want == nil && got != nil || want != nil && (got == nil || got.Code != want || got.Class != code.ClassFatal) {
+			t.Errorf("sequence %d: %v, want %v", v+1, got, want)
+		}
+	}
+	if !slices.Equal(first.shard.log, []int{0, 2, 3, 4}) {
+		t.Errorf("stored %v", first.shard.log)
+	}
+	if again.line.settled != 5 {
+		t.Errorf("the line stands by %d", again.line.settled)
+	}
+}
+
+// A duplicate that is stored under another producer's name is not named as a predecessor.
+func TestDuplicateElsewhere(t *testing.T) {
+	r := newRig(true)
+	r.shard.groups[1] = true
+	r.push(time.Hour)
+	r.settle(t.Fatalf)
+	r.line.Up()
+	r.pushOf(1, time.Hour)
+	for r.write() || r.process() || r.answer() {
+	}
+	r.push(time.Hour)
+	r.write()
+	if f := r.wire[0]; f.pre != 1 {
+		t.Errorf("the next batch names %d, and the shard has 1", f.pre)
+	}
+	r.settle(t.Fatalf)
+	if !slices.Equal(r.shard.log, []int{0, 2}) || r.fate[1] != nil {
+		t.Errorf("stored %v, the duplicate ended with %v", r.shard.log, r.fate[1])
 	}
 }
