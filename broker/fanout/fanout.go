@@ -197,12 +197,14 @@ func (h *Hub) JoinLatest(q *Queue) (Position, error) {
 	return h.pos, nil
 }
 
-// Caught returns the hub's position if q is live and holds nothing: then everything below it has been taken
-// or was not selected, and a subscriber can resume there.
-func (h *Hub) Caught(q *Queue) (Position, bool) {
+// Caught returns the hub's position if q is live and holds nothing: then everything below it has been taken,
+// was not selected, or was dropped. What was dropped and not told yet is handed over: who moves a subscriber
+// past it must state it.
+func (h *Hub) Caught(q *Queue) (pos Position, lost Range, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.pos, q.empty()
+	lost, ok = q.caught(h.shard)
+	return h.pos, lost, ok
 }
 
 // Leave takes q out.

@@ -4,7 +4,6 @@ package fanout
 
 import (
 	"bytes"
-	"maps"
 	"slices"
 	"strings"
 
@@ -114,7 +113,8 @@ func (g *group) take(e *Envelope) {
 type index struct {
 	exact    map[string][]*group
 	prefixes map[string][]*group
-	lengths  []int // of the prefixes, ascending
+	lengths  []int       // of the prefixes, ascending
+	ofLength map[int]int // how many prefixes there are of each length
 	topics   *topic
 }
 
@@ -124,9 +124,15 @@ func (x *index) remove(g *group) {
 		case wire.FilterExact:
 			without(x.exact, f.Value, g)
 		case wire.FilterPrefix:
-			without(x.prefixes, f.Value, g)
-			if !slices.ContainsFunc(slices.Collect(maps.Keys(x.prefixes)), func(p string) bool { return len(p) == len(f.Value) }) {
-				x.lengths = slices.DeleteFunc(x.lengths, func(n int) bool { return n == len(f.Value) })
+			if without(x.prefixes, f.Value, g) {
+				continue
+			}
+			n := len(f.Value)
+			if x.ofLength[n]--; x.ofLength[n] == 0 {
+				delete(x.ofLength, n)
+				if i, found := slices.BinarySearch(x.lengths, n); found {
+					x.lengths = slices.Delete(x.lengths, i, i+1)
+				}
 			}
 		case wire.FilterPattern:
 			x.topics.remove(f.Value, g)
@@ -134,12 +140,15 @@ func (x *index) remove(g *group) {
 	}
 }
 
-func without(m map[string][]*group, key string, g *group) {
-	if left := slices.DeleteFunc(m[key], func(x *group) bool { return x == g }); len(left) > 0 {
+// without takes g out of the list at key, and says whether others are left in it.
+func without(m map[string][]*group, key string, g *group) (others bool) {
+	left := slices.DeleteFunc(m[key], func(x *group) bool { return x == g })
+	if len(left) > 0 {
 		m[key] = left
-	} else {
-		delete(m, key)
+		return true
 	}
+	delete(m, key)
+	return false
 }
 
 type topic struct {
@@ -150,7 +159,7 @@ type topic struct {
 }
 
 func newIndex() *index {
-	return &index{exact: map[string][]*group{}, prefixes: map[string][]*group{}, topics: &topic{}}
+	return &index{exact: map[string][]*group{}, prefixes: map[string][]*group{}, ofLength: map[int]int{}, topics: &topic{}}
 }
 
 func (x *index) add(g *group) {
@@ -159,8 +168,12 @@ func (x *index) add(g *group) {
 		case wire.FilterExact:
 			x.exact[f.Value] = append(x.exact[f.Value], g)
 		case wire.FilterPrefix:
-			if i, found := slices.BinarySearch(x.lengths, len(f.Value)); !found {
-				x.lengths = slices.Insert(x.lengths, i, len(f.Value))
+			n := len(f.Value)
+			if len(x.prefixes[f.Value]) == 0 {
+				if x.ofLength[n]++; x.ofLength[n] == 1 {
+					i, _ := slices.BinarySearch(x.lengths, n)
+					x.lengths = slices.Insert(x.lengths, i, n)
+				}
 			}
 			x.prefixes[f.Value] = append(x.prefixes[f.Value], g)
 		case wire.FilterPattern:

@@ -197,11 +197,18 @@ func (q *Queue) take(t *Taken, maxBytes int) {
 	t.Ended, q.ended = q.ended, nil
 }
 
-// empty says whether nothing is queued and no shard was left.
-func (q *Queue) empty() bool {
+// caught says whether nothing is queued and no shard was left, and if so hands over what was dropped of a shard
+// behind the last delivery.
+func (q *Queue) caught(shard uint32) (lost Range, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.head == len(q.items) && len(q.left) == 0 && len(q.ended) == 0
+	if q.head < len(q.items) || len(q.left) > 0 || len(q.ended) > 0 {
+		return Range{}, false
+	}
+	lost = q.passed[shard].with(q.dropped[shard])
+	delete(q.passed, shard)
+	delete(q.dropped, shard)
+	return lost, true
 }
 
 func (q *Queue) end(shard uint32, err error) {

@@ -20,7 +20,7 @@ const (
 )
 
 // openShard recovers the shard's log, if it has one, and starts its core at the fresh generation.
-func (h *Host) openShard(ref Ref, l *control.Log, generation uint64, cut *uint64) (*Shard, error) {
+func (h *Host) openShard(ref Ref, l *control.Log, generation uint64, cut *uint64, kept storage.Log) (*Shard, error) {
 	s := &Shard{
 		Ref: ref, host: h, cfg: shardConfig(h.cfg.Node, l, generation),
 		wake: make(chan struct{}, 1), stopped: make(chan struct{}), quit: make(chan struct{}),
@@ -31,6 +31,11 @@ func (h *Host) openShard(ref Ref, l *control.Log, generation uint64, cut *uint64
 		interval: l.FsyncInterval,
 	}
 	s.core = shard.New(s.cfg)
+	if kept != nil {
+		if err := s.recovered(kept); err != nil {
+			return nil, err
+		}
+	}
 	if !s.cfg.Memory {
 		if err := h.budget.take(); err != nil {
 			return nil, err
@@ -58,6 +63,18 @@ func (h *Host) openShard(ref Ref, l *control.Log, generation uint64, cut *uint64
 	s.hub = fanout.NewHub(ref.Shard, fanout.Position{Sequence: v.Mark, Offset: v.Ceiling})
 	s.nextTick = time.Now()
 	return s, nil
+}
+
+// recovered goes on with a log in memory that an earlier opening of this process held: a change of settings is
+// no restart.
+func (s *Shard) recovered(l storage.Log) error {
+	if err := l.Replay(s.core.Replay); err != nil {
+		return err
+	}
+	s.log.Store(&logBox{l})
+	st := l.State()
+	s.core.Recovered(st.Length, st.NextOffset, st.NeedsCheckpoint)
+	return nil
 }
 
 func shardConfig(node string, l *control.Log, generation uint64) shard.Config {

@@ -220,7 +220,7 @@ func (s *Shard) perform(now int64) {
 			s.deliver()
 			return
 		}
-	} else if len(s.eff.Append) > 0 && s.dirty.IsZero() {
+	} else if len(s.eff.Append) > 0 && s.dirty.IsZero() && !s.cfg.Memory {
 		s.dirty = time.Now()
 	}
 	s.deliver()
@@ -241,6 +241,9 @@ func (s *Shard) write(now int64) bool {
 	st := l.State()
 	s.core.Step(now, shard.Written{Length: st.Length}, &s.eff)
 	if err != nil {
+		// A segment that began within the run had everything before it flushed: those who wait for that are
+		// answered, though what comes behind is refused.
+		s.core.Step(now, shard.Flushed{Length: st.Flushed}, &s.eff)
 		s.writeFailed(now, err)
 		return false
 	}
@@ -419,13 +422,11 @@ func (s *Shard) finish(why *code.Error) {
 	}
 	s.publishView()
 	s.hub.Close(why)
-	if l := s.log.Load(); l != nil {
+	if l := s.log.Load(); l != nil && !s.cfg.Memory { // one in memory goes on in the next opening
 		if err := l.Close(); err != nil && s.failure == nil {
 			s.host.log.Error("close log", "log", s.Ref.Log, "shard", s.Ref.Shard, "error", err)
 		}
-		if !s.cfg.Memory {
-			s.host.budget.give()
-		}
+		s.host.budget.give()
 	}
 }
 

@@ -20,10 +20,10 @@ func (c *Core) checkpoint(now int64, eff *Effects) {
 	}
 	entries = append(append(entries, c.cursors.entries()...), c.lasts.entries()...)
 	entries = append(entries, c.dedups.entries()...)
-	c.needsCheckpoint = false
 	for _, b := range batch.BuildCheckpoint(entries...) {
 		c.append(now, entry{batch: b}, eff)
 	}
+	c.needsCheckpoint = false
 }
 
 // rollFor begins a new segment when a batch of n bytes would overfill this one. The size counts after the

@@ -121,6 +121,7 @@ func (c *Core) cut(at uint64, err *code.Error, eff *Effects) {
 	}
 	first := &c.pending[keep]
 	c.length, c.nextOffset, c.segment = first.batch.Sequence(), first.batch.BaseOffset(), first.before
+	c.needsCheckpoint = first.needed
 	c.producers.cut(c.nextOffset)
 	c.cursors.cut(at)
 	c.lasts.cut(at, c.lastAppend+lastRetry.Microseconds())
@@ -129,7 +130,6 @@ func (c *Core) cut(at uint64, err *code.Error, eff *Effects) {
 	c.gens.cut(at)
 	if c.gens.last() != c.cfg.Generation {
 		c.opened = false
-		c.needsCheckpoint = c.needsCheckpoint || c.length == 0
 	}
 	clear(c.pending[keep:])
 	c.pending = c.pending[:keep]

@@ -80,7 +80,7 @@ func (c *Core) cutOf(gen uint64) uint64 {
 			return g.offset
 		}
 	}
-	if c.cfg.Memory && !c.opened {
+	if c.cfg.Memory && c.length == 0 {
 		return 0 // nothing of an earlier start remains
 	}
 	return c.nextOffset

@@ -24,7 +24,14 @@ func (c *Core) publish(now int64, p *Publish, eff *Effects) {
 			return
 		}
 	}
-	if c.seenBefore(now, p, eff) || !c.conditionsHold(now, p, eff) {
+	if c.seenBefore(now, p, eff) {
+		return
+	}
+	if c.full { // not before: a retry of what is stored is no new record
+		eff.Answers = append(eff.Answers, Answer{To: p.To, Err: code.New(code.StorageFull, "the disk has no room for records")})
+		return
+	}
+	if !c.conditionsHold(now, p, eff) {
 		return
 	}
 	c.appendRecords(now, p, eff)
@@ -41,8 +48,6 @@ func (c *Core) admit(p *Publish) *code.Error {
 		return code.New(code.BadRequest, "ack %s is more than the log's rule %s: ask for less, or change the log", p.Level, c.cfg.Rule)
 	case p.Level != AckDefault && p.Level < c.cfg.MinAck:
 		return code.New(code.BadRequest, "ack %s is less than the log's min-ack %s: ask for more, or change the log", p.Level, c.cfg.MinAck)
-	case c.full:
-		return code.New(code.StorageFull, "the disk has no room for records")
 	}
 	return nil
 }
@@ -81,7 +86,7 @@ func (c *Core) open(now int64, eff *Effects) {
 	}
 	c.opened = true
 	o := batch.Opening{Generation: c.cfg.Generation, Leader: c.cfg.Node, Replicas: []string{c.cfg.Node}}
-	if c.cfg.Memory {
+	if c.cfg.Memory && c.ceiling == 0 && c.nextOffset == 0 {
 		o.Lossy = true // all that an earlier start held is gone: from sequence 0, offset 0
 	}
 	c.gens.add(generation{c.cfg.Generation, c.length, c.nextOffset})
@@ -97,7 +102,7 @@ func (c *Core) control(now int64, eff *Effects, entries ...batch.Entry) {
 // append gives the entry's batch its place at the tail.
 func (c *Core) append(now int64, e entry, eff *Effects) {
 	b := e.batch
-	e.before = c.segment
+	e.before, e.needed = c.segment, c.needsCheckpoint
 	c.lastAppend = max(now, c.lastAppend)
 	b.Assign(batch.Assigned{
 		Sequence: c.length, BaseOffset: c.nextOffset, Generation: c.cfg.Generation,

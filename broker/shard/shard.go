@@ -177,6 +177,7 @@ type entry struct {
 	dead    int64   // deadline, 0 for none
 	waiting bool    // somebody still has to be answered
 	before  account // of the newest segment, to return to when this batch is cut off
+	needed  bool    // a checkpoint had to come first when this batch was appended
 }
 
 // account is what the newest segment holds: a function of the log alone, so that a replay reaches the same.

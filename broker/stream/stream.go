@@ -75,6 +75,9 @@ func (e *ended) Error() string { return "subscription ended" }
 // Open resolves where the subscription starts in each shard and registers it. The answer to send is
 // returned; nothing is delivered before Serve.
 func Open(ctx context.Context, lane Lane, req *wire.Subscribe, parts []Part, now time.Time) (*Subscription, *wire.Subscribed, error) {
+	if err := checkLimits(req); err != nil {
+		return nil, nil, err
+	}
 	policy := policyOf(req)
 	s := &Subscription{
 		lane: lane, ends: req.UntilMark, stop: policy, byID: make(map[uint32]*part, len(parts)),
@@ -91,6 +94,22 @@ func Open(ctx context.Context, lane Lane, req *wire.Subscribe, parts []Part, now
 		ok.Shards = append(ok.Shards, started)
 	}
 	return s, ok, nil
+}
+
+// Bounds of what a subscription may ask its queue to hold.
+const (
+	maxQueueRecords = 1 << 20
+	maxQueueBytes   = 64 << 20
+)
+
+func checkLimits(req *wire.Subscribe) error {
+	if req.QueueRecords > maxQueueRecords {
+		return code.New(code.TooLarge, "a queue of %d records", req.QueueRecords).With(code.DetailLimit, maxQueueRecords)
+	}
+	if req.QueueBytes > maxQueueBytes {
+		return code.New(code.TooLarge, "a queue of %d bytes", req.QueueBytes).With(code.DetailLimit, maxQueueBytes)
+	}
+	return nil
 }
 
 // policyOf gives a live subscription drop_new and one that starts from history catch_up.
@@ -219,6 +238,12 @@ func (s *Subscription) Serve(ctx context.Context) *wire.End {
 			return s.end(context.Cause(ctx))
 		}
 		if more {
+			select {
+			case <-progress.C: // a filtered reader of a long history gets little else
+				s.progress()
+				progress.Reset(progressEvery)
+			default:
+			}
 			continue
 		}
 		select {
@@ -457,8 +482,12 @@ func (s *Subscription) flush() error {
 func (s *Subscription) progress() {
 	for _, p := range s.parts {
 		v := p.shard.View()
-		if pos, caught := p.shard.Hub().Caught(s.queue); caught && p.live {
-			p.next = max(p.next, pos.Offset) // what came since was not for this subscriber
+		if p.live {
+			// What came since the last delivery was not for this subscriber, or was dropped and is stated here.
+			if pos, lost, caught := p.shard.Hub().Caught(s.queue); caught {
+				s.gap(p, lost.From, lost.To, wire.GapDropped)
+				p.next = max(p.next, pos.Offset)
+			}
 		}
 		s.out = wire.AppendFrame(s.out, 0, &wire.Progress{Shard: p.id, Next: p.next, Mark: v.Ceiling, Generation: v.Generation})
 	}
