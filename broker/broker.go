@@ -96,7 +96,7 @@ func New(cfg Config) (*Broker, error) {
 		OnSnapshot: b.keys.follow, OnReady: func() { close(b.ready) },
 	})
 	in := ingress.Config{
-		Node: cfg.Node, Cluster: cfg.Cluster, Table: table, Verifier: &b.keys, Wall: cfg.Wall,
+		Node: cfg.Node, Cluster: cfg.Cluster, Table: table, Verifier: &b.keys, Sessions: b.host.Sessions(), Wall: cfg.Wall,
 		Logger: cfg.Logger, Registerer: cfg.Registerer, KeepAlive: cfg.KeepAlive, Idle: cfg.Idle,
 	}
 	cfg.Limits.apply(&in)

@@ -56,6 +56,9 @@ func NewQueue(l Limits, p Policy, s *Selection) *Queue {
 // Ready holds a token when there may be something to take: one wake-up for all that was offered since.
 func (q *Queue) Ready() <-chan struct{} { return q.ready }
 
+// Wake makes who takes look again.
+func (q *Queue) Wake() { q.wake() }
+
 func (q *Queue) wake() {
 	select {
 	case q.ready <- struct{}{}:

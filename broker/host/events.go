@@ -21,18 +21,26 @@ type posted struct {
 	to    Waiter
 }
 
-// Post queues an event of the core whose To is to. It never waits: a full inbox refuses. Events that are queued
-// together are written and flushed together, behind the publishes beside them.
+// Func is a Waiter that is a function.
+type Func func(shard.Answer)
+
+// Answered calls the function.
+func (f Func) Answered(a shard.Answer) { f(a) }
+
+// Post queues an event of the core whose To is to; nil for one that nobody waits for. It never waits: a full inbox refuses.
+// Events that are queued together are written and flushed together, behind the publishes beside them.
 func (s *Shard) Post(event shard.Event, to Waiter) *code.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed != nil {
 		return s.closed
 	}
-	if len(s.events) >= maxInbox {
+	n := sizeOfEvent(event)
+	if len(s.events) >= maxInbox || n > 0 && s.bytes > 0 && s.bytes+n > maxInboxBytes {
 		return code.New(code.Overloaded, "shard %d has %d requests that wait", s.Ref.Shard, len(s.events)).Retry(50 * time.Millisecond)
 	}
 	s.events = append(s.events, posted{event, to})
+	s.bytes += n
 	s.kick()
 	return nil
 }
@@ -60,19 +68,46 @@ func (s *Shard) Do(ctx context.Context, event func(to any) shard.Event) (shard.A
 	}
 }
 
-// stepEvents feeds the core what was posted.
+// sizeOfEvent is what an event holds in the inbox, of those that hold much.
+func sizeOfEvent(e shard.Event) int {
+	if e, ok := e.(*shard.SetLast); ok {
+		return len(e.Batch)
+	}
+	return 0
+}
+
+// stepEvents feeds the core what was posted, and then what time has brought about. Commits of cursors that follow each
+// other are one event, and so one batch.
 func (s *Shard) stepEvents(now int64) {
+	commits := &shard.CommitCursors{}
+	settle := func() {
+		if len(commits.List) > 0 {
+			s.core.Step(now, commits, &s.eff)
+			commits = &shard.CommitCursors{}
+		}
+	}
 	for i := range s.took {
+		if c, ok := s.took[i].event.(*shard.CommitCursors); ok {
+			commits.List = append(commits.List, c.List...)
+			continue
+		}
+		settle()
 		s.core.Step(now, s.took[i].event, &s.eff)
 	}
+	settle()
 	clear(s.took)
 	s.took = s.took[:0]
+	if at := s.core.Next(); at != 0 && at <= now {
+		s.core.Step(now, shard.Time{}, &s.eff)
+	}
 }
 
 // refuseEvents tells those whose events the core will not see.
 func (s *Shard) refuseEvents(why *code.Error) {
 	for i := range s.took {
-		s.took[i].to.Answered(shard.Answer{To: s.took[i].to, Err: why})
+		if to := s.took[i].to; to != nil {
+			to.Answered(shard.Answer{To: to, Err: why})
+		}
 	}
 	clear(s.took)
 	s.took = s.took[:0]

@@ -63,6 +63,7 @@ type Host struct {
 	files     *storage.Files
 	budget    budget
 	space     *space
+	sessions  Sessions
 
 	ended    chan *Shard     // shards whose goroutine has returned
 	results  chan openResult // of openings
@@ -138,6 +139,9 @@ func New(cfg Config) *Host {
 		building: make(chan struct{}, versionsParallel), moved: make(chan struct{}), shards: map[Ref]*Shard{}, configs: map[Ref]*control.Log{}, damaged: map[Ref]error{}, retry: map[Ref]retryOpen{},
 	}
 }
+
+// Sessions knows who is connected of those with a last record.
+func (h *Host) Sessions() *Sessions { return &h.sessions }
 
 func (h *Host) now() int64 { return h.cfg.Wall().UnixMicro() }
 

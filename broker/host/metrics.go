@@ -13,6 +13,7 @@ import (
 // metrics are the host's, summed over its shards: a label per shard would grow with the catalog.
 type metrics struct {
 	bytes, batches, reclaimed, poisoned, repairedTails, quarantined prometheus.Counter
+	expired, lasts                                                  prometheus.Counter
 	flushRecords, flushSeconds                                      prometheus.Histogram
 	shards, unknown                                                 prometheus.Gauge
 	moves, given                                                    [3]prometheus.Counter // by cause
@@ -55,6 +56,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		poisoned:      counter("margay_flush_failures_total", "Flushes that failed; each closes its shard and opens it again."),
 		repairedTails: counter("margay_repaired_tails_total", "Torn tails cut off at an opening."),
 		quarantined:   counter("margay_quarantined_shards_total", "Shards kept closed because their data is damaged."),
+		expired:       counter("margay_cursors_expired_total", "Cursors of durable subscriptions forgotten because nobody used them."),
+		lasts:         counter("margay_last_records_published_total", "Records published because their session ended other than by close."),
 		flushRecords:  histogram("margay_flush_records", "Records made durable by one flush.", prometheus.ExponentialBuckets(1, 4, 10)),
 		flushSeconds:  histogram("margay_flush_seconds", "Duration of one flush.", prometheus.ExponentialBuckets(50e-6, 2, 16)),
 		shards:        gauge("margay_shards_led", "Shards that this broker leads and has opened."),
@@ -70,6 +73,12 @@ func (m *metrics) moved(v shard.Move) {
 func (m *metrics) wrote(bytes int64, batches int) {
 	m.bytes.Add(float64(bytes))
 	m.batches.Add(float64(batches))
+}
+
+// did counts what cores have done by themselves.
+func (m *metrics) did(eff *shard.Effects) {
+	m.expired.Add(float64(eff.CursorsExpired))
+	m.lasts.Add(float64(eff.LastsPublished))
 }
 
 func (m *metrics) flushed(records int64, took time.Duration) {

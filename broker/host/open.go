@@ -58,6 +58,7 @@ func (h *Host) openShard(ref Ref, l *control.Log, generation uint64, cut *uint64
 		}
 	}
 	s.opts.CutTo = nil
+	h.sessions.greet(ref, h.now(), s.core, &s.eff)
 	s.publishView()
 	v := s.View()
 	s.hub = fanout.NewHub(ref.Shard, fanout.Position{Sequence: v.Mark, Offset: v.Ceiling})

@@ -39,6 +39,12 @@ func sizeOf(reqs []*Request) (n int64) {
 // HeadRoom is what a request's buffer must leave before the batch for the frame of its delivery.
 const HeadRoom = wire.HeaderSize + wire.DeliverHead
 
+// envelopeOf makes the frame of a batch that no request has brought.
+func envelopeOf(b batch.Batch, shardID uint32, mark uint64) *fanout.Envelope {
+	frame := wire.AppendFrame(nil, 0, &wire.Deliver{Shard: shardID, Mark: mark, Batch: b})
+	return &fanout.Envelope{Frame: frame, Batch: batch.Batch(frame[HeadRoom:]), Shard: shardID, Mark: mark}
+}
+
 // envelope turns a committed request into what its subscribers are sent.
 func (r *Request) envelope(shardID uint32, mark uint64) *fanout.Envelope {
 	b := batch.Batch(r.Buffer[r.Head:])

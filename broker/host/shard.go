@@ -169,6 +169,9 @@ func (s *Shard) drain() ([]*Request, []func(*shard.Core), *code.Error) {
 	asks := s.asks
 	s.asks = nil
 	s.took = append(s.took, s.events...)
+	for i := range s.events {
+		s.bytes -= sizeOfEvent(s.events[i].event)
+	}
 	clear(s.events)
 	s.events = s.events[:0]
 	n, size := 0, 0
@@ -341,6 +344,8 @@ func (s *Shard) deliver() {
 		for _, c := range s.eff.Committed {
 			if r, ok := c.To.(*Request); ok {
 				envs = append(envs, r.envelope(s.Ref.Shard, v.Ceiling))
+			} else if !c.Batch.IsControl() {
+				envs = append(envs, envelopeOf(c.Batch, s.Ref.Shard, v.Ceiling))
 			}
 		}
 		s.publishView()
@@ -353,6 +358,7 @@ func (s *Shard) deliver() {
 	if s.eff.Drop > 0 && s.failure == nil { // after a failed flush nobody knows whether the start is on the disk
 		s.drop(s.eff.Drop)
 	}
+	s.host.metrics.did(&s.eff)
 	s.eff.Reset()
 }
 

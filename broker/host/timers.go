@@ -33,6 +33,9 @@ func (s *Shard) pause() time.Duration {
 	if !s.dirty.IsZero() && s.cfg.Fsync == shard.FsyncInterval {
 		d = min(d, s.dirty.Add(s.interval).Sub(now))
 	}
+	if at := s.core.Next(); at != 0 {
+		d = min(d, time.Duration(at-s.host.now())*time.Microsecond)
+	}
 	if s.full {
 		d = min(d, s.spaceAt.Sub(now))
 	}

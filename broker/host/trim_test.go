@@ -233,7 +233,7 @@ func TestTrimInsideTheBatchAReaderStandsAt(t *testing.T) {
 	out := &lane{}
 	sub, _, err := stream.Open(within(t), out, &wire.Subscribe{Log: l.ID, UntilMark: true}, []stream.Part{
 		{Start: wire.Start{Kind: wire.StartOffset, At: 1}, Shard: s},
-	}, time.Now())
+	}, time.Now(), stream.Durable{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,6 +37,7 @@ type conn struct {
 	control *session.Lane
 	cancels map[*session.Lane]context.CancelCauseFunc // of subscriptions
 	open    map[*session.Lane]struct{}
+	lasts   map[lastKey]struct{}
 	closing *code.Error
 	lanes   sync.WaitGroup
 }
@@ -54,9 +55,11 @@ func (c *conn) serve(ctx context.Context) {
 		c.close(code.Unauthenticated, "no valid token was shown in time")
 	})
 	c.mu.Unlock()
+	var why error
 	for first := true; ; first = false {
 		l, err := c.c.AcceptLane(ctx)
 		if err != nil {
+			why = err
 			break
 		}
 		c.mu.Lock()
@@ -82,6 +85,7 @@ func (c *conn) serve(ctx context.Context) {
 	cancel()
 	c.close(code.Closed, "")
 	c.lanes.Wait()
+	c.endSessions(why)
 }
 
 func (c *conn) close(why code.Code, msg string) {
@@ -155,11 +159,12 @@ func (c *conn) subscription(ctx context.Context, l *session.Lane) (context.Conte
 	}, nil
 }
 
-func (c *conn) cancelSubscription(l *session.Lane) {
+// cancelSubscription ends one; why is what its subscriber is told, nil for what it asked for.
+func (c *conn) cancelSubscription(l *session.Lane, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if cancel := c.cancels[l]; cancel != nil {
-		cancel(nil)
+		cancel(why)
 	}
 }
 

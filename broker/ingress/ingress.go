@@ -15,6 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 
+	"margay.dev/broker/host"
+	"margay.dev/broker/stream"
 	"margay.dev/router"
 	"margay.dev/wire"
 	"margay.dev/wire/code"
@@ -32,6 +34,7 @@ type Config struct {
 	Node, Cluster string
 	Table         *router.Table
 	Verifier      Verifier
+	Sessions      *host.Sessions
 	Wall          func() time.Time
 	Logger        *slog.Logger
 	Registerer    prometheus.Registerer
@@ -50,6 +53,8 @@ type Server struct {
 	log      *slog.Logger
 	inflight *semaphore.Weighted
 	metrics  *metrics
+	holders  stream.Holders
+	draining chan struct{} // closed when the node goes away
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
@@ -83,12 +88,16 @@ func New(cfg Config) *Server {
 	if cfg.Wall == nil {
 		cfg.Wall = time.Now
 	}
+	if cfg.Sessions == nil {
+		cfg.Sessions = &host.Sessions{}
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Server{
 		cfg: cfg, log: cfg.Logger, inflight: semaphore.NewWeighted(cfg.InFlightBroker),
 		metrics: newMetrics(cfg.Registerer), conns: map[*conn]struct{}{},
+		draining: make(chan struct{}),
 	}
 }
 
@@ -142,6 +151,7 @@ func (s *Server) accept(ctx context.Context, c session.Conn) {
 func (s *Server) drain(grace time.Duration, settle func()) {
 	why := code.New(code.ShuttingDown, "the node is shutting down")
 	deadline := time.Now().Add(grace)
+	close(s.draining)
 	s.each(func(c *conn) { c.goodbye(why, deadline) })
 	settle()
 	s.each(func(c *conn) { c.finish(why) })

@@ -83,7 +83,8 @@ func (l *lane) frame(ctx context.Context, h wire.Header) error {
 		if !l.control {
 			return l.skip(h, code.New(code.BadRequest, "frame %s belongs on the control lane", h.Type))
 		}
-	case wire.TypeLookup, wire.TypeOffsets, wire.TypePublish, wire.TypeSubscribe, wire.TypeTrim, wire.TypeProducerState:
+	case wire.TypeLookup, wire.TypeOffsets, wire.TypePublish, wire.TypeSubscribe, wire.TypeTrim, wire.TypeProducerState,
+		wire.TypeCursorList, wire.TypeCursorDelete, wire.TypeSetLast, wire.TypeClearLast:
 		if !authed {
 			return l.skip(h, code.New(code.Unauthenticated, "the connection has shown no valid token"))
 		}
@@ -112,6 +113,14 @@ func (l *lane) frame(ctx context.Context, h wire.Header) error {
 		return reply(l, h, body, &wire.Trim{}, func(f *wire.Trim) (wire.Frame, error) { return l.trim(ctx, f) })
 	case wire.TypeProducerState:
 		return reply(l, h, body, &wire.ProducerState{}, func(f *wire.ProducerState) (wire.Frame, error) { return l.producerState(ctx, f) })
+	case wire.TypeCursorList:
+		return reply(l, h, body, &wire.CursorList{}, func(f *wire.CursorList) (wire.Frame, error) { return l.cursorList(ctx, f) })
+	case wire.TypeCursorDelete:
+		return l.cursorDelete(h, body)
+	case wire.TypeSetLast:
+		return l.setLast(h, body)
+	case wire.TypeClearLast:
+		return l.clearLast(h, body)
 	default:
 		return l.subscribe(ctx, h, body)
 	}
@@ -152,7 +161,7 @@ func badFrame(err error) error {
 }
 
 // served is what this broker has built: a client must not ask for more.
-const served = wire.FeatureStreams | wire.FeatureFilters | wire.FeatureTrim | wire.FeatureConditions | wire.FeatureDedup
+const served = wire.AllFeatures
 
 func (l *lane) hello(f *wire.Hello) (wire.Frame, error) {
 	if f.VersionMin > wire.Version || f.VersionMax < wire.Version {

@@ -19,9 +19,6 @@ func (l *lane) subscribe(ctx context.Context, h wire.Header, body []byte) error 
 	if err := wire.ParseFrame(h, &f, body); err != nil {
 		return l.lane.Send(frameError(h.Corr, badFrame(err)))
 	}
-	if f.Durable != "" {
-		return l.lane.Send(frameError(h.Corr, code.New(code.Unsupported, "durable subscriptions are not served")))
-	}
 	m := l.conn.srv.cfg.Table.Load()
 	parts, err := l.parts(m, &f)
 	if err != nil {
@@ -32,7 +29,7 @@ func (l *lane) subscribe(ctx context.Context, h wire.Header, body []byte) error 
 		return l.lane.Send(frameError(h.Corr, refused))
 	}
 	defer release()
-	sub, ok, err := stream.Open(ctx, l.lane, &f, parts, l.conn.srv.cfg.Wall())
+	sub, ok, err := stream.Open(ctx, l.lane, &f, parts, l.conn.srv.cfg.Wall(), l.durable())
 	if err != nil {
 		return l.lane.Send(frameError(h.Corr, err))
 	}
@@ -40,7 +37,7 @@ func (l *lane) subscribe(ctx context.Context, h wire.Header, body []byte) error 
 		sub.Close()
 		return err
 	}
-	l.conn.lanes.Go(l.watch)
+	l.conn.lanes.Go(func() { l.watch(ctx, sub) })
 	if end := sub.Serve(ctx); end != nil {
 		_ = l.lane.Write(wire.AppendFrame(nil, h.Corr, end)) // a broken lane tells its client enough
 	}
@@ -98,16 +95,21 @@ func (l *lane) mayFilter(name string, filters []wire.Filter) error {
 	return nil
 }
 
-// watch reads what a subscriber still says: that it has enough, or nothing more.
-func (l *lane) watch() {
-	defer l.conn.cancelSubscription(l.lane)
+// watch reads what a subscriber still says: how far it has got, that it has enough, or nothing more.
+func (l *lane) watch(ctx context.Context, sub *stream.Subscription) {
+	defer l.conn.cancelSubscription(l.lane, nil)
 	for {
 		h, err := l.lane.ReadHeader()
 		if err != nil {
 			l.broken(err)
 			return
 		}
-		if err := l.lane.Skip(h.Size); err != nil {
+		if h.Type == wire.TypeCommit {
+			err = l.commit(ctx, sub, h)
+		} else {
+			err = l.lane.Skip(h.Size)
+		}
+		if err != nil {
 			return
 		}
 		if h.Type == wire.TypeUnsubscribe {

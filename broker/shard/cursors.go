@@ -15,8 +15,8 @@ import (
 const (
 	MaxCursors = 10_000
 	CursorIdle = 30 * 24 * time.Hour // by append time; a cursor that nobody opened or moved for longer is forgotten
-	// CursorTouch is how old a cursor is when a commit that does not move it is written nevertheless, so that one with a
-	// holder on a quiet shard does not count as unused.
+	// CursorTouch is how old a cursor is when a commit is written that does not move it, so that one with a holder on a
+	// quiet shard does not count as unused.
 	CursorTouch = 24 * time.Hour
 
 	maxCommits = 4096 // entries of one control batch
@@ -172,6 +172,7 @@ func (c *Core) commitSome(now int64, list []CursorCommit, eff *Effects) {
 			c.answerBehind(is.sequence, Answer{To: m.To}, eff)
 			continue
 		}
+		m.Offset = max(m.Offset, is.value.Offset)
 		wait = append(wait, m.To)
 		if i, ok := index[m.Name]; ok {
 			moves[i].Offset = max(moves[i].Offset, m.Offset)
@@ -201,10 +202,7 @@ type cursorVersion version[Cursor]
 
 // moves says whether a commit is worth a batch.
 func (v *cursorVersion) moves(now int64, offset uint64) bool {
-	if offset == v.value.Offset {
-		return now-v.value.Updated >= CursorTouch.Microseconds()
-	}
-	return offset > v.value.Offset
+	return offset > v.value.Offset || now-v.value.Updated >= CursorTouch.Microseconds()
 }
 
 // judgeCommit refuses what is not the newest holder's, or lies where nobody can have read.

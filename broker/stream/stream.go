@@ -49,6 +49,7 @@ type part struct {
 	next  uint64 // next offset to deliver
 	after int64  // batches appended before this time are passed over
 	until uint64 // with an end: stop there
+	epoch uint64 // of its cursor
 	live  bool
 	done  bool
 }
@@ -65,6 +66,9 @@ type Subscription struct {
 	stop  fanout.Policy
 	out   []byte
 	taken fanout.Taken
+
+	durable *durable // nil: it has no cursor
+	notes   notes
 }
 
 // ended is how a subscription stops: reason nil when it reached its end or was asked to.
@@ -74,16 +78,25 @@ func (e *ended) Error() string { return "subscription ended" }
 
 // Open resolves where the subscription starts in each shard and registers it. The answer to send is
 // returned; nothing is delivered before Serve.
-func Open(ctx context.Context, lane Lane, req *wire.Subscribe, parts []Part, now time.Time) (*Subscription, *wire.Subscribed, error) {
+func Open(ctx context.Context, lane Lane, req *wire.Subscribe, parts []Part, now time.Time, d Durable) (*Subscription, *wire.Subscribed, error) {
 	if err := checkLimits(req); err != nil {
 		return nil, nil, err
 	}
 	policy := policyOf(req)
 	s := &Subscription{
 		lane: lane, ends: req.UntilMark, stop: policy, byID: make(map[uint32]*part, len(parts)),
+		notes: notes{slots: make(chan struct{}, maxCommits)},
 	}
 	s.sel = fanout.NewSelection(req.Filters)
 	s.queue = fanout.NewQueue(fanout.Limits{Records: int(req.QueueRecords), Bytes: int(req.QueueBytes)}, policy, s.sel)
+	if req.Durable != "" {
+		ok, err := s.openDurable(ctx, req, parts, now, d)
+		if err != nil {
+			s.Close()
+			return nil, nil, err
+		}
+		return s, ok, nil
+	}
 	ok := &wire.Subscribed{}
 	for _, p := range parts {
 		started, err := s.start(ctx, p, now)
@@ -112,7 +125,7 @@ func checkLimits(req *wire.Subscribe) error {
 	return nil
 }
 
-// policyOf gives a live subscription drop_new and one that starts from history catch_up.
+// policyOf gives a live subscription drop_new, and one that starts from history or has a cursor catch_up.
 func policyOf(req *wire.Subscribe) fanout.Policy {
 	switch req.Policy {
 	case wire.PolicyDropNew:
@@ -126,7 +139,7 @@ func policyOf(req *wire.Subscribe) fanout.Policy {
 	default:
 	}
 	for _, s := range req.Shards {
-		if s.Kind != wire.StartLatest {
+		if s.Kind != wire.StartLatest || req.Durable != "" {
 			return fanout.CatchUp
 		}
 	}
@@ -137,32 +150,40 @@ func policyOf(req *wire.Subscribe) fanout.Policy {
 // first and joins where the hub stands when it has read up to it.
 func (s *Subscription) start(ctx context.Context, p Part, now time.Time) (wire.Started, error) {
 	x := &part{id: p.Start.Shard, shard: p.Shard}
-	hub := p.Shard.Hub()
-	var err error
-	switch p.Start.Kind {
-	case wire.StartLatest:
-		var pos fanout.Position
-		if pos, err = hub.JoinLatest(s.queue); err == nil {
-			x.seq, x.next, x.live = pos.Sequence, pos.Offset, true
+	if p.Start.Kind == wire.StartLatest {
+		pos, err := p.Shard.Hub().JoinLatest(s.queue)
+		if err != nil {
+			return wire.Started{}, err
 		}
-	case wire.StartEarliest:
-		v := p.Shard.View()
-		x.seq, x.next = v.Start.Sequence, v.Start.Offset
-	case wire.StartOffset:
-		err = s.startAt(ctx, x, p.Start.At, p.Start.Generation)
-	case wire.StartTime:
-		err = s.startTime(x, p.Start.At, now)
-	default:
-		err = code.New(code.BadRequest, "start kind %d is unknown", p.Start.Kind)
-	}
-	if err != nil {
+		x.seq, x.next, x.live = pos.Sequence, pos.Offset, true
+	} else if err := s.startHistory(ctx, x, p.Start, now); err != nil {
 		return wire.Started{}, err
 	}
-	s.parts = append(s.parts, x)
-	s.byID[x.id] = x
+	s.add(x)
 	v := p.Shard.View()
 	x.until = v.Ceiling
 	return wire.Started{Shard: x.id, Generation: v.Generation, Offset: x.next, Latest: v.Ceiling}, nil
+}
+
+func (s *Subscription) add(x *part) {
+	s.parts = append(s.parts, x)
+	s.byID[x.id] = x
+}
+
+// startHistory places a part anywhere but at the live end.
+func (s *Subscription) startHistory(ctx context.Context, x *part, st wire.Start, now time.Time) error {
+	switch st.Kind {
+	case wire.StartEarliest:
+		v := x.shard.View()
+		x.seq, x.next = v.Start.Sequence, v.Start.Offset
+		return nil
+	case wire.StartOffset:
+		return s.startAt(ctx, x, st.At, st.Generation)
+	case wire.StartTime:
+		return s.startTime(x, st.At, now)
+	default:
+		return code.New(code.BadRequest, "start kind %d is unknown", st.Kind)
+	}
 }
 
 func (s *Subscription) startAt(ctx context.Context, x *part, offset, generation uint64) error {
@@ -213,10 +234,13 @@ func (s *Subscription) startTime(x *part, at uint64, now time.Time) error {
 	return s.seek(x)
 }
 
-// Close takes the subscription out of every hub.
+// Close takes the subscription out of every hub, and lets go of its cursor.
 func (s *Subscription) Close() {
 	for _, p := range s.parts {
 		p.shard.Hub().Leave(s.queue)
+	}
+	if s.durable != nil {
+		s.durable.hold.release()
 	}
 }
 
@@ -227,6 +251,7 @@ func (s *Subscription) Serve(ctx context.Context) *wire.End {
 	progress := time.NewTimer(progressEvery)
 	defer progress.Stop()
 	for {
+		s.takeNotes()
 		more, err := s.turn()
 		if e := s.flush(); err == nil { // an end comes behind what was delivered before it
 			err = e
@@ -252,6 +277,7 @@ func (s *Subscription) Serve(ctx context.Context) *wire.End {
 		case <-ctx.Done():
 		case <-progress.C:
 			s.progress()
+			s.touch(time.Now())
 		}
 		progress.Reset(progressEvery)
 	}

@@ -40,6 +40,6 @@ var table = [...]struct {
 	Closed:           {"closed", ClassFatal, "The handle or connection was closed by its own side.", "open a new one"},
 	TooMany:          {"too_many", ClassRefused, "A count (connections, lanes, subscriptions) is at its limit.", "close some, or raise the limit in the details"},
 	BufferFull:       {"buffer_full", ClassRefused, "The client's own memory bound is reached.", "wait for acknowledgements, or raise the bound"},
-	Deleted:          {"deleted", ClassFatal, "The log was deleted while it was in use.", "stop using it; a new log of the same name shares nothing with it"},
+	Deleted:          {"deleted", ClassFatal, "The log or the durable subscription was deleted while it was in use.", "stop using it; a new one of the same name shares nothing with it"},
 	TakenOver:        {"taken_over", ClassFatal, "The durable subscription was opened again by somebody else, who goes on where it stands.", "let the newer holder go on; opening it again takes it back"},
 }

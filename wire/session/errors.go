@@ -17,6 +17,9 @@ import (
 // alertNoProtocol is the TLS alert for "no application protocol in common".
 const alertNoProtocol = 0x100 + 120
 
+// ErrPeerClosed is in the error of a connection that its peer has closed in order, by the code 0 or code.Closed.
+var ErrPeerClosed = errors.New("the peer has closed the connection")
+
 // convert turns an error of the transport into a *code.Error, keeping io.EOF.
 func convert(op string, err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
@@ -50,7 +53,9 @@ func streamError(op string, e *quic.StreamError) error {
 func applicationError(op string, e *quic.ApplicationError) error {
 	switch {
 	case e.ErrorCode == 0 && e.Remote:
-		return code.New(code.Unavailable, "%s: the peer has closed the connection", op)
+		return code.New(code.Unavailable, "%s: %w", op, ErrPeerClosed)
+	case e.Remote && code.Code(e.ErrorCode) == code.Closed:
+		return code.New(code.Closed, "%s: %w: %s", op, ErrPeerClosed, e.ErrorMessage)
 	case e.ErrorCode == 0:
 		return code.New(code.Closed, "%s: the connection is closed", op)
 	case e.Remote:
