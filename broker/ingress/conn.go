@@ -5,6 +5,8 @@ package ingress
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,7 +37,8 @@ type conn struct {
 	mu      sync.Mutex
 	expiry  *time.Timer
 	control *session.Lane
-	cancels map[*session.Lane]context.CancelCauseFunc // of subscriptions
+	cancels map[*session.Lane]context.CancelCauseFunc   // of subscriptions
+	granted map[*session.Lane]func(*token.Claims) error // whether other claims allow a subscription too
 	open    map[*session.Lane]struct{}
 	lasts   map[lastKey]struct{}
 	closing *code.Error
@@ -43,7 +46,8 @@ type conn struct {
 }
 
 func newConn(s *Server, c session.Conn) *conn {
-	return &conn{srv: s, c: c, inflight: semaphore.NewWeighted(s.cfg.InFlightConnection), cancels: map[*session.Lane]context.CancelCauseFunc{}, open: map[*session.Lane]struct{}{}}
+	return &conn{srv: s, c: c, inflight: semaphore.NewWeighted(s.cfg.InFlightConnection), cancels: map[*session.Lane]context.CancelCauseFunc{},
+		granted: map[*session.Lane]func(*token.Claims) error{}, open: map[*session.Lane]struct{}{}}
 }
 
 // serve runs until the connection ends.
@@ -61,6 +65,10 @@ func (c *conn) serve(ctx context.Context) {
 		if err != nil {
 			why = err
 			break
+		}
+		if !first && c.claims.Load() == nil { // who has shown nothing gets one lane to show it on
+			l.Reset(code.Unauthenticated)
+			continue
 		}
 		c.mu.Lock()
 		if first {
@@ -113,6 +121,12 @@ func (c *conn) goodbye(why *code.Error, deadline time.Time) {
 			return
 		}
 	}
+	c.mu.Lock()
+	late := slices.Collect(maps.Keys(c.cancels))
+	c.mu.Unlock()
+	for _, l := range late { // who does not read cannot be told, and must not hold up the others
+		l.Reset(why.Code)
+	}
 }
 
 // finish sends what was still to be answered, lets the client take it, and closes the connection.
@@ -123,20 +137,32 @@ func (c *conn) finish(why *code.Error) {
 		lanes = append(lanes, l)
 	}
 	c.mu.Unlock()
-	for _, l := range lanes {
-		_ = l.CloseWrite() // a lane that is broken has nobody to tell
-	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var wg sync.WaitGroup
+		for _, l := range lanes {
+			wg.Go(func() { _ = l.CloseWrite() }) // a lane that is broken has nobody to tell
+		}
+		wg.Wait()
+	}()
 	t := time.NewTimer(linger)
 	defer t.Stop()
 	select {
-	case <-c.c.Done():
+	case <-done: // all is sent
+		select {
+		case <-c.c.Done():
+		case <-t.C:
+		}
 	case <-t.C:
 	}
-	c.close(why.Code, why.Message)
+	c.close(why.Code, why.Message) // ends what still waits for its peer
+	<-done
 }
 
-// subscription registers one, unless the connection is closing or has too many.
-func (c *conn) subscription(ctx context.Context, l *session.Lane) (context.Context, func(), *code.Error) {
+// subscription registers one, unless the connection is closing or has too many. Granted says whether other
+// claims would allow it: it ends when the connection shows a token that does not.
+func (c *conn) subscription(ctx context.Context, l *session.Lane, granted func(*token.Claims) error) (context.Context, func(), *code.Error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closing != nil {
@@ -146,13 +172,14 @@ func (c *conn) subscription(ctx context.Context, l *session.Lane) (context.Conte
 		return nil, nil, code.New(code.TooMany, "the connection has %d subscriptions", limit).With(code.DetailLimit, uint64(limit))
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	c.cancels[l] = cancel
+	c.cancels[l], c.granted[l] = cancel, granted
 	c.subs.Add(1)
 	c.srv.metrics.subscriptions.Inc()
 	return ctx, func() {
 		cancel(nil)
 		c.mu.Lock()
 		delete(c.cancels, l)
+		delete(c.granted, l)
 		c.mu.Unlock()
 		c.subs.Add(-1)
 		c.srv.metrics.subscriptions.Dec()
@@ -182,6 +209,11 @@ func (c *conn) authenticate(tok string) (*wire.AuthOk, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.claims.Store(claims)
+	for l, granted := range c.granted {
+		if err := granted(claims); err != nil {
+			c.cancels[l](err)
+		}
+	}
 	c.c.SetMaxFrame(wire.MaxFrame)
 	c.expiry.Stop()
 	c.expiry = time.AfterFunc(left+expiryGrace, func() {

@@ -94,8 +94,11 @@ func (l *lane) frame(ctx context.Context, h wire.Header) error {
 	if h.Type == wire.TypePublish {
 		return l.publish(ctx, h)
 	}
-	body := make([]byte, h.Size)
-	if err := l.lane.ReadBody(body); err != nil {
+	if limit := maxBody(h.Type); h.Size > limit {
+		return l.skip(h, code.New(code.TooLarge, "frame %s of %d bytes", h.Type, h.Size).With(code.DetailLimit, uint64(limit)))
+	}
+	body, err := l.lane.AppendBody(nil)
+	if err != nil {
 		return err
 	}
 	switch h.Type {
@@ -123,6 +126,18 @@ func (l *lane) frame(ctx context.Context, h wire.Header) error {
 		return l.clearLast(h, body)
 	default:
 		return l.subscribe(ctx, h, body)
+	}
+}
+
+// maxBody bounds the frames that are no publish: only those with many filters or a record are large.
+func maxBody(t wire.Type) uint32 {
+	switch t {
+	case wire.TypeSubscribe:
+		return wire.MaxFilters*(batch.MaxKey+8) + 64<<10
+	case wire.TypeSetLast:
+		return batch.MaxLast + 4<<10
+	default:
+		return wire.MaxFrameBeforeAuth
 	}
 }
 
@@ -179,9 +194,13 @@ func (l *lane) hello(f *wire.Hello) (wire.Frame, error) {
 	}, nil
 }
 
-// allow finds a log and checks the caller's grant on it. A log of another tenant does not exist.
+// allow checks the caller's grant on a log.
 func (l *lane) allow(rl *router.Log, found bool, action token.Action) error {
-	claims := l.conn.claims.Load()
+	return l.allowed(l.conn.claims.Load(), rl, found, action)
+}
+
+// allowed checks a grant on a log. A log of another tenant does not exist.
+func (l *lane) allowed(claims *token.Claims, rl *router.Log, found bool, action token.Action) error {
 	if found && claims.Allows(action, rl.Name) {
 		return nil
 	}

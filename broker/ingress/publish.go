@@ -18,19 +18,18 @@ import (
 
 const retryOpening = 50 * time.Millisecond
 
-// publish reads one publish into a buffer that the broker owns from here to the disk and the subscribers.
-// Before that it waits for room: the client's window, not the broker's memory, holds what is too much.
+// publish reads one publish and gives it to its shard. Before that it waits for room: the client's window, not
+// the broker's memory, holds what is too much.
 func (l *lane) publish(ctx context.Context, h wire.Header) error {
 	n := int64(h.Size)
 	if n > l.conn.srv.cfg.InFlightConnection {
 		return l.skip(h, code.New(code.TooLarge, "a publish of %d bytes", n).With(code.DetailLimit, uint64(l.conn.srv.cfg.InFlightConnection)))
 	}
-	if err := l.acquire(ctx, n); err != nil {
-		return err
+	buf, err := l.receive(ctx, n)
+	if errors.Is(err, errNoRoomLeft) { // what is left of the body is passed over with the next header
+		return l.lane.Send(frameError(h.Corr, code.New(code.Overloaded, "the broker has no room for a publish of %d bytes", n).Retry(time.Second)))
 	}
-	buf := make([]byte, n)
-	if err := l.lane.ReadBody(buf); err != nil {
-		l.release(n)
+	if err != nil {
 		return err
 	}
 	if err := l.submit(h, buf); err != nil {
@@ -38,22 +37,6 @@ func (l *lane) publish(ctx context.Context, h wire.Header) error {
 		return l.lane.Send(frameError(h.Corr, err))
 	}
 	return nil
-}
-
-func (l *lane) acquire(ctx context.Context, n int64) error {
-	if err := l.conn.inflight.Acquire(ctx, n); err != nil {
-		return err
-	}
-	if err := l.conn.srv.inflight.Acquire(ctx, n); err != nil {
-		l.conn.inflight.Release(n)
-		return err
-	}
-	return nil
-}
-
-func (l *lane) release(n int64) {
-	l.conn.inflight.Release(n)
-	l.conn.srv.inflight.Release(n)
 }
 
 // submit checks a publish and gives it to its shard, which answers it.

@@ -24,7 +24,7 @@ func (l *lane) subscribe(ctx context.Context, h wire.Header, body []byte) error 
 	if err != nil {
 		return l.lane.Send(frameError(h.Corr, err))
 	}
-	ctx, release, refused := l.conn.subscription(ctx, l.lane)
+	ctx, release, refused := l.conn.subscription(ctx, l.lane, func(c *token.Claims) error { return l.maySubscribe(m, &f, c) })
 	if refused != nil {
 		return l.lane.Send(frameError(h.Corr, refused))
 	}
@@ -46,11 +46,7 @@ func (l *lane) subscribe(ctx context.Context, h wire.Header, body []byte) error 
 
 // parts resolves the shards of a subscription. Each shard stands once.
 func (l *lane) parts(m *router.Map, f *wire.Subscribe) ([]stream.Part, error) {
-	rl, found := m.ByID(router.LogID(f.Log))
-	if err := l.allow(rl, found, token.Subscribe); err != nil {
-		return nil, err
-	}
-	if err := l.mayFilter(rl.Name, f.Filters); err != nil {
+	if err := l.maySubscribe(m, f, l.conn.claims.Load()); err != nil {
 		return nil, err
 	}
 	if len(f.Shards) == 0 {
@@ -72,15 +68,24 @@ func (l *lane) parts(m *router.Map, f *wire.Subscribe) ([]stream.Part, error) {
 	return parts, nil
 }
 
+// maySubscribe holds a subscription to what claims grant.
+func (l *lane) maySubscribe(m *router.Map, f *wire.Subscribe, claims *token.Claims) error {
+	rl, found := m.ByID(router.LogID(f.Log))
+	if err := l.allowed(claims, rl, found, token.Subscribe); err != nil {
+		return err
+	}
+	return mayFilter(claims, rl.Name, f.Filters)
+}
+
 // mayFilter holds a subscription to what the token grants of the log's keys: every filter must lie within one
 // of its patterns. One that asks for more is refused, not narrowed: its reader would take the rest for absent.
-func (l *lane) mayFilter(name string, filters []wire.Filter) error {
+func mayFilter(claims *token.Claims, name string, filters []wire.Filter) error {
 	for _, f := range filters {
 		if err := f.Validate(); err != nil {
 			return code.New(code.BadRequest, "%w", err)
 		}
 	}
-	patterns, limited := l.conn.claims.Load().KeyLimits(token.Subscribe, name)
+	patterns, limited := claims.KeyLimits(token.Subscribe, name)
 	if !limited {
 		return nil
 	}

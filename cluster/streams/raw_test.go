@@ -158,13 +158,20 @@ func TestBeforeAuthentication(t *testing.T) {
 	n := margaytest.Start(t)
 	create(t, n, control.StreamSpec{Name: "s"})
 	r := dial(t, n)
-	l := r.lane()
-	// The control lane is the first the peer hears of.
-	r.want(r.ctl, &wire.Hello{VersionMin: 1, VersionMax: 1}, &wire.HelloOk{})
+	l := r.ctl
+	r.want(l, &wire.Hello{VersionMin: 1, VersionMax: 1}, &wire.HelloOk{})
 	r.wantError(l, wire.AppendFrame(nil, 77, &wire.Lookup{Name: "default/default/s"}), code.Unauthenticated)
 	r.wantError(l, wire.AppendFrame(nil, 77, &wire.Publish{Batch: one(t)}), code.Unauthenticated)
 	r.wantError(l, wire.AppendFrame(nil, 77, &wire.Subscribe{Shards: []wire.Start{{}}}), code.Unauthenticated)
-	r.wantError(r.ctl, wire.AppendFrame(nil, 77, &wire.Auth{Token: "x.y.z"}), code.Unauthenticated)
+	r.wantError(l, wire.AppendFrame(nil, 77, &wire.Auth{Token: "x.y.z"}), code.Unauthenticated)
+	// A second lane is not held for who has shown nothing.
+	second := r.lane()
+	if err := second.SendFrame(77, &wire.Ping{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := second.ReadHeader(); !errors.Is(err, code.Unauthenticated) {
+		t.Errorf("a second lane before authentication: %v", err)
+	}
 	if err := l.Write(wire.AppendHeader(nil, wire.Header{Type: wire.TypePublish, Size: wire.MaxFrameBeforeAuth + 1})); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingress
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"margay.dev/wire/code"
+)
+
+const (
+	roomStep   = 256 << 10        // of the broker's room that is taken ahead of the bytes
+	roomWithin = 5 * time.Second  // that a body which has begun waits for more room
+	bodyWithin = 60 * time.Second // that a body may take to arrive
+	bodySmall  = 16 << 10         // below this nobody counts the time
+)
+
+// errNoRoomLeft means that a body had begun and the broker has no room for the rest of it.
+var errNoRoomLeft = errors.New("no room for the rest of the body")
+
+// receive reads the body of a publish into a buffer that the broker owns from here to the disk and the
+// subscribers. Its connection's share is taken at once; the broker's follows the bytes, so that headers alone,
+// or bodies that never come, hold up nobody else. What it takes is given back by release, or here on an error.
+func (l *lane) receive(ctx context.Context, n int64) (_ []byte, err error) {
+	if err := l.conn.inflight.Acquire(ctx, n); err != nil {
+		return nil, err
+	}
+	var held int64
+	defer func() {
+		if err != nil {
+			l.conn.inflight.Release(n)
+			l.conn.srv.inflight.Release(held)
+		}
+	}()
+	if n > bodySmall {
+		late := time.AfterFunc(bodyWithin, func() { l.lane.Reset(code.Timeout) })
+		defer late.Stop()
+	}
+	var buf []byte
+	for held < n {
+		step := min(n-held, roomStep)
+		if err := l.room(ctx, step, held > 0); err != nil {
+			return nil, err
+		}
+		held += step
+		if int64(cap(buf)) < held {
+			grown := make([]byte, len(buf), min(n, max(held, 4*int64(len(buf)))))
+			copy(grown, buf)
+			buf = grown
+		}
+		from := len(buf)
+		buf = buf[:held]
+		if err := l.lane.ReadBody(buf[from:]); err != nil {
+			return nil, err
+		}
+	}
+	return buf, nil
+}
+
+// room takes a part of the broker's room. A body that has begun waits for more only for a while: many of them,
+// each waiting for what the others hold, would wait for ever.
+func (l *lane) room(ctx context.Context, n int64, begun bool) error {
+	if l.conn.srv.inflight.TryAcquire(n) {
+		return nil
+	}
+	if !begun {
+		return l.conn.srv.inflight.Acquire(ctx, n)
+	}
+	ctx, cancel := context.WithTimeout(ctx, roomWithin)
+	defer cancel()
+	if err := l.conn.srv.inflight.Acquire(ctx, n); err != nil {
+		return errNoRoomLeft
+	}
+	return nil
+}
+
+// release gives back what a publish of n bytes holds.
+func (l *lane) release(n int64) {
+	l.conn.inflight.Release(n)
+	l.conn.srv.inflight.Release(n)
+}
