@@ -23,6 +23,9 @@ func TestMain(m *testing.M) {
 		subscriberProcess()
 		return
 	}
+	if os.Getenv(churnVariable) != "" {
+		churnProcess()
+	}
 	process.Main(m)
 }
 
