@@ -39,6 +39,7 @@ type Shard struct {
 
 	mu     sync.Mutex
 	inbox  []*Request
+	round  []*Request // the inbox's other slice: what the last drain took
 	asks   []func(*shard.Core)
 	events []posted
 	bytes  int
@@ -151,8 +152,8 @@ func (s *Shard) run() {
 			s.finish(closed)
 			return
 		}
-		if len(reqs) > 0 {
-			continue // more may have come while this was written
+		if s.more() { // while this was written
+			continue
 		}
 		timer.Reset(s.pause())
 		select {
@@ -166,6 +167,10 @@ func (s *Shard) run() {
 func (s *Shard) drain() ([]*Request, []func(*shard.Core), *code.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	select {
+	case <-s.wake: // for what is taken here
+	default:
+	}
 	asks := s.asks
 	s.asks = nil
 	s.took = append(s.took, s.events...)
@@ -179,14 +184,18 @@ func (s *Shard) drain() ([]*Request, []func(*shard.Core), *code.Error) {
 		size += len(s.inbox[n].Buffer)
 		n++
 	}
-	reqs := s.inbox[:n:n]
-	if n == len(s.inbox) {
-		s.inbox = nil
-	} else {
-		s.inbox = s.inbox[n:]
-	}
+	// Two slices take turns, and the one that was drained is cleared: what is answered must not stay reachable.
+	clear(s.round)
+	s.round, s.inbox = s.inbox, append(s.round[:0], s.inbox[n:]...)
 	s.bytes -= size
-	return reqs, asks, s.closed
+	return s.round[:n], asks, s.closed
+}
+
+// more says whether something has come since the last drain.
+func (s *Shard) more() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.inbox) > 0 || len(s.events) > 0 || len(s.asks) > 0 || s.closed != nil
 }
 
 // step feeds the core what came, and performs what it asks for.
@@ -397,7 +406,9 @@ func (s *Shard) answer() {
 
 func (s *Shard) publishView() {
 	v := s.core.View()
-	s.view.Store(&v)
+	if was := s.view.Load(); was == nil || *was != v {
+		s.view.Store(&v)
+	}
 }
 
 // finish flushes what is written, ends the readers and closes the log.
