@@ -144,6 +144,7 @@ func (s *Shard) run() {
 	for {
 		reqs, asks, closed := s.drain()
 		s.step(reqs)
+		clear(s.round) // an idle shard holds no buffer that is answered
 		s.publishView()
 		for _, ask := range asks {
 			ask(s.core)
@@ -184,8 +185,7 @@ func (s *Shard) drain() ([]*Request, []func(*shard.Core), *code.Error) {
 		size += len(s.inbox[n].Buffer)
 		n++
 	}
-	// Two slices take turns, and the one that was drained is cleared: what is answered must not stay reachable.
-	clear(s.round)
+	// Two slices take turns, so that a round makes none.
 	s.round, s.inbox = s.inbox, append(s.round[:0], s.inbox[n:]...)
 	s.bytes -= size
 	return s.round[:n], asks, s.closed
