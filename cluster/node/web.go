@@ -18,6 +18,7 @@ import (
 
 	"margay.dev/broker"
 	"margay.dev/wire/code"
+	"margay.dev/wire/control"
 	"margay.dev/wire/session"
 	"margay.dev/wire/token"
 )
@@ -112,22 +113,27 @@ func (w *settledWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // grant on everything covers it.
 const nodeResource = "_node/_node/metrics"
 
-// authenticated lets through who shows a token with the grant to manage.
+// authenticated lets through who shows a token with the grant to manage. Each request has an id, as those to the control
+// plane have.
 func (n *node) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := randomHex(8)
+		w.Header().Set("X-Request-Id", id)
+		log := n.cfg.Logger.With("request", id, "method", r.Method, "path", r.URL.EscapedPath(), "peer", r.RemoteAddr)
 		tok, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if ok {
 			if claims, err := n.broker.Verify(tok); err == nil && claims.Allows(token.Manage, nodeResource) {
+				log.Debug("request", "subject", claims.Subject)
 				next.ServeHTTP(w, r)
 				return
 			}
 		}
+		log.Debug("request", "status", http.StatusUnauthorized)
 		w.Header().Set("WWW-Authenticate", `Bearer realm="margay"`)
-		w.Header().Set("Content-Type", "application/problem+json")
+		w.Header().Set("Content-Type", control.ProblemType)
 		w.WriteHeader(http.StatusUnauthorized)
-		_ = json.NewEncoder(w).Encode(map[string]any{ // the caller has gone
-			"title": "Unauthorized", "status": http.StatusUnauthorized, "code": code.Unauthenticated.Error(), "detail": code.Unauthenticated.Remedy(),
-		})
+		why := code.New(code.Unauthenticated, "this needs a token that may manage the node")
+		_ = json.NewEncoder(w).Encode(control.NewProblem(why, id)) // the caller has gone
 	})
 }
 

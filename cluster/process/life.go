@@ -73,6 +73,9 @@ func (p *Process) Stop() Exit {
 	return p.Wait()
 }
 
+// Hangup asks the node to read its configuration and certificates again, and returns at once.
+func (p *Process) Hangup() { p.run.signal(syscall.SIGHUP) }
+
 // Freeze stops the node where it is, until Resume: it keeps its directory and sockets and does nothing.
 func (p *Process) Freeze() { p.run.signal(syscall.SIGSTOP) }
 
