@@ -101,7 +101,7 @@ func newConfig(address string, opts []Option) (*config, error) {
 	cfg := &config{
 		bufferBytes: DefaultBufferBytes, logger: slog.New(slog.DiscardHandler),
 		tenant: control.DefaultTenant, namespace: control.DefaultNamespace,
-		publisher: publisherConfig{deliveryTimeout: DefaultDeliveryTimeout},
+		publisher: publisherConfig{deliveryTimeout: DefaultDeliveryTimeout}, subscribeTimeout: DefaultRequestTimeout,
 	}
 	if address != "" {
 		addresses, err := parseAddress(address)

@@ -50,7 +50,10 @@ type lane struct {
 }
 
 func newLane(p *Publisher, r *route, shard uint32) *lane {
-	cfg := order.Config{Window: laneWindow, Wait: p.retryWait}
+	cfg := order.Config{
+		Window: laneWindow, Wait: p.retryWait,
+		AnswerWait: maxAnswerWait, Margin: min(answerMargin, p.cfg.deliveryTimeout),
+	}
 	switch {
 	case p.cfg.producer != 0:
 		cfg.Named = p.cfg.producer
@@ -168,8 +171,9 @@ func (l *lane) rouse(now time.Time) {
 		l.p.wg.Go(l.run)
 		return
 	}
-	// With nothing under way no answer will wake run, and it may sleep through the end of a pause.
-	asleep := l.line.Outstanding() == 0 && l.open != nil && l.open.count == 1
+	// With nothing under way no answer will wake run, and it may sleep through the end of a pause. With nothing under way
+	// but what was given up, it sleeps until that is overdue, and the record may not live so long.
+	asleep := (l.line.Outstanding() == 0 || l.line.Len() == 0) && l.open != nil && l.open.count == 1
 	if !l.awake && (asleep || !l.line.IsUp() || l.line.Ready(now)) {
 		l.signal()
 	}
@@ -220,10 +224,13 @@ func (l *lane) run() {
 			l.lost(s)
 			s = nil
 		}
-		step := l.next(s != nil)
+		step := l.next(s)
 		switch {
 		case step.over:
 			return
+		case step.leave != nil:
+			l.p.c.cfg.logger.Debug("a publish lane begins anew", "log", l.r.info.Name, "error", step.leave)
+			s.fail(step.leave)
 		case step.connect:
 			s = l.connect(ctx, step.wakeAt)
 		case len(step.items) > 0:
@@ -247,15 +254,18 @@ func (l *lane) run() {
 type step struct {
 	over    bool
 	connect bool
+	leave   *Error // why to give the stream up for another
 	items   []*item
 	wakeAt  time.Time // zero: nothing to do without an event
 }
 
-func (l *lane) next(up bool) step {
+// next decides; what the step before it was to write is written.
+func (l *lane) next(s *publishStream) step {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.awake = false
 	now := time.Now()
+	l.line.Written(now)
 	if l.fatal != nil {
 		l.seal()
 		l.line.Abort(l.fatal.Code, l.fatal.Message)
@@ -270,17 +280,23 @@ func (l *lane) next(up bool) step {
 	}
 	l.line.Expire(now, l.trouble)
 	l.finish(nil)
-	if l.line.Len() == 0 && l.open == nil {
-		return step{over: l.ended}
+	idle := l.line.Len() == 0 && l.open == nil
+	switch {
+	case idle && l.ended:
+		return step{over: true}
+	case l.line.Overdue(now):
+		return step{leave: code.New(code.Unavailable, "shard %d: the broker owes an answer", l.shard)}
+	case s.draining() && l.line.Outstanding() == 0:
+		return step{leave: code.New(code.Unavailable, "shard %d: the broker said goodbye", l.shard)}
 	}
-	st := step{connect: !up}
+	st := step{connect: s == nil && !idle}
 	if l.open != nil {
 		st.wakeAt = l.open.deadline
 	}
 	if at, ok := l.line.Wake(now); ok && (st.wakeAt.IsZero() || at.Before(st.wakeAt)) {
 		st.wakeAt = at
 	}
-	if !up {
+	if s == nil || s.draining() {
 		return st
 	}
 	for l.line.Ready(now) {
@@ -334,7 +350,7 @@ func (l *lane) lost(s *publishStream) {
 		return
 	}
 	// A stream that brought nothing: do not open the next one in a hurry.
-	pause(l.p.ctx, l.backoff.Next())
+	backoff.Pause(l.p.ctx, l.backoff.Next())
 }
 
 // connect opens a stream to the shard's leader, for as long as the oldest batch is worth it.
@@ -360,17 +376,8 @@ func (l *lane) connect(ctx context.Context, until time.Time) *publishStream {
 		l.finish(nil)
 		return nil
 	}
-	pause(ctx, max(l.backoff.Next(), e.RetryAfter))
+	backoff.Pause(ctx, max(l.backoff.Next(), e.RetryAfter))
 	return nil
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }
 
 func resetTimer(t *time.Timer, at time.Time) {

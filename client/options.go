@@ -28,7 +28,7 @@ const (
 	MaxDeliveryTimeout = 5 * time.Minute
 	// DefaultConnectTimeout bounds Connect when its context has no deadline.
 	DefaultConnectTimeout = 10 * time.Second
-	// DefaultRequestTimeout bounds a lookup when its context has no deadline.
+	// DefaultRequestTimeout bounds a lookup when its context has no deadline, and each try of a subscription to resume.
 	DefaultRequestTimeout = 30 * time.Second
 )
 
@@ -67,7 +67,9 @@ type config struct {
 	httpURL     string
 	apiKey      string
 	publisher   publisherConfig
-	problems    []error
+	// subscribeTimeout bounds one attempt to subscribe.
+	subscribeTimeout time.Duration
+	problems         []error
 }
 
 type credential interface {

@@ -20,6 +20,8 @@ const (
 	// maxAnswerWait bounds what a broker is asked to wait for, so that a batch whose quorum is away is asked about
 	// again within its delivery timeout.
 	maxAnswerWait = 30 * time.Second
+	// answerMargin is how much later than it was asked to a broker may answer, until the lane is given up for another.
+	answerMargin = 5 * time.Second
 	// joinBelow is the size up to which batches are copied behind each other into one write; larger ones are written
 	// from where they lie.
 	joinBelow = 16 << 10
@@ -74,6 +76,9 @@ func (s *publishStream) failed() bool {
 		return false
 	}
 }
+
+// draining: the broker wants nothing more on this connection.
+func (s *publishStream) draining() bool { return s != nil && s.conn.Draining() }
 
 func (s *publishStream) fail(err error) {
 	s.once.Do(func() {
@@ -161,7 +166,7 @@ func (s *publishStream) read() {
 	}
 }
 
-// refused passes an error to the batch it answers. About the lane as a whole (correlation 0) it ends the stream.
+// parseError passes an error to the batch it answers. About the lane as a whole (correlation 0) it ends the stream.
 func (s *publishStream) parseError(corr uint64, body []byte) error {
 	var e wire.Error
 	if err := e.Parse(body); err != nil {

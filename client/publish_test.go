@@ -297,6 +297,38 @@ func TestGivenUpBatchIsLeftOut(t *testing.T) {
 	}
 }
 
+// A broker that answers nothing for a while, over a connection that lives: what was sent may be stored, and when the
+// broker works again so does the publisher.
+func TestUnansweredLaneIsGivenUp(t *testing.T) {
+	b := fakebroker.New(t)
+	l := b.AddLog(stream, 1)
+	release := holdAll(b)
+	defer release()
+	p := connect(t, b, client.WithDeliveryTimeout(300*time.Millisecond)).Publisher("orders")
+	var fs []client.Future
+	for i := range 4 {
+		fs = append(fs, publishAsync(t, p, i, i+1)...)
+		eventually(t, "a batch to arrive", func() bool { return len(b.Publishes()) > i })
+	}
+	b.Script(func(s *fakebroker.Script) { s.Publish = nil })
+	for _, f := range fs {
+		_, err := f.Wait(within(t))
+		wantError(t, err, client.ErrTimeout, client.Unknown)
+	}
+	eventually(t, "the publisher to be of use again", func() bool {
+		_, err := p.Publish(within(t), client.Record{Value: []byte("after")})
+		return err == nil
+	})
+	if n := b.Connections(); n != 2 {
+		t.Errorf("%d connections were made, want 2: the lane is given up, not what others use", n)
+	}
+	got := b.Values(l, 0)
+	wantValues(t, got[:4], 4)
+	if got[len(got)-1] != "after" {
+		t.Errorf("what was acknowledged is not the last that is stored: %v", got)
+	}
+}
+
 func TestUnreachableBrokerEndsAsRefused(t *testing.T) {
 	b := fakebroker.New(t)
 	b.AddLog(stream, 1)

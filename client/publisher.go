@@ -269,23 +269,14 @@ func (p *Publisher) flights() []*flight {
 // Close takes no more records, waits until those accepted have come to their end, and lets the publisher's goroutines
 // go. What is left when ctx ends fails: unknown if it may be stored. It returns the first error of a record it waited for.
 func (p *Publisher) Close(ctx context.Context) error {
-	p.mu.Lock()
-	p.closed = true
-	routes := p.routes
-	p.mu.Unlock()
-	p.route.Store(nil)
-	for _, r := range routes {
-		for _, l := range r.lanes {
-			l.end(nil)
-		}
-	}
+	p.refuse()
 	err := p.Flush(ctx)
 	p.stop()
 	return err
 }
 
-// stop ends the publisher at once and waits for its goroutines.
-func (p *Publisher) stop() {
+// refuse lets the publisher take no more records; what it has goes on.
+func (p *Publisher) refuse() {
 	p.mu.Lock()
 	p.closed = true
 	routes := p.routes
@@ -296,6 +287,11 @@ func (p *Publisher) stop() {
 			l.end(nil)
 		}
 	}
+}
+
+// stop ends the publisher at once and waits for its goroutines.
+func (p *Publisher) stop() {
+	p.refuse()
 	p.cancel()
 	p.wg.Wait()
 	p.c.mu.Lock()

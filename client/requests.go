@@ -33,6 +33,7 @@ type caller struct {
 
 // requestLane is one lane with what waits for answers on it.
 type requestLane struct {
+	conn *link.Conn
 	lane *session.Lane
 
 	mu      sync.Mutex
@@ -59,11 +60,7 @@ func (c *caller) call(ctx context.Context, request, answer wire.Frame) *Error {
 		if err == nil || err.Class == Fatal {
 			return err
 		}
-		t := time.NewTimer(max(wait.Next(), err.RetryAfter))
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
+		if !backoff.Pause(ctx, max(wait.Next(), err.RetryAfter)) {
 			out := *err
 			out.Class = Refused // a question changes nothing
 			return &out
@@ -98,14 +95,14 @@ func (c *caller) open(ctx context.Context) (*requestLane, error) {
 	c.mu.Lock()
 	l := c.lane
 	c.mu.Unlock()
-	if l.usable() {
+	if l.usable(conn) {
 		return l, nil
 	}
 	lane, err := conn.OpenLane(ctx)
 	if err != nil {
 		return nil, unavailable("open lane", err)
 	}
-	l = &requestLane{lane: lane, pending: map[uint64]chan<- reply{}}
+	l = &requestLane{conn: conn, lane: lane, pending: map[uint64]chan<- reply{}}
 	c.wg.Go(l.read)
 	c.mu.Lock()
 	// Two may open one at the same time: the second stays in use, the first serves its caller and ends with its
@@ -115,8 +112,9 @@ func (c *caller) open(ctx context.Context) (*requestLane, error) {
 	return l, nil
 }
 
-func (l *requestLane) usable() bool {
-	if l == nil {
+// usable reports whether the lane works and is of the connection: not of one that the broker said goodbye on.
+func (l *requestLane) usable(conn *link.Conn) bool {
+	if l == nil || l.conn != conn {
 		return false
 	}
 	l.mu.Lock()

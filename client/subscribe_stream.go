@@ -58,7 +58,7 @@ func (s *Subscription) run(st *subscribeStream) {
 		if st.useful {
 			wait.Reset()
 		} else {
-			pause(s.ctx, wait.Next())
+			backoff.Pause(s.ctx, wait.Next())
 		}
 		if st, e = s.establish(s.ctx, s.status); e != nil {
 			s.err = e
@@ -96,7 +96,7 @@ func (s *Subscription) establish(ctx context.Context, status func(Status)) (*sub
 	wait := s.newBackoff()
 	var last *Error
 	for attempt := 1; ; attempt++ {
-		st, err := s.open(ctx)
+		st, err := s.attempt(ctx)
 		if err == nil {
 			return st, nil
 		}
@@ -112,8 +112,20 @@ func (s *Subscription) establish(ctx context.Context, status func(Status)) (*sub
 		if end := s.settle(e); end != nil {
 			return nil, end
 		}
-		pause(ctx, max(wait.Next(), e.RetryAfter))
+		backoff.Pause(ctx, max(wait.Next(), e.RetryAfter))
 	}
+}
+
+// attempt is one try of establish. It has an end of its own: a shard that hangs must not keep the subscription silent,
+// nor from another broker.
+func (s *Subscription) attempt(ctx context.Context) (*subscribeStream, error) {
+	limited, cancel := context.WithTimeout(ctx, s.c.cfg.subscribeTimeout)
+	defer cancel()
+	st, err := s.open(limited)
+	if e := code.From(err); err != nil && e.Class != Fatal && limited.Err() != nil && ctx.Err() == nil {
+		return nil, ended(limited, Refused, "%s", e.Message)
+	}
+	return st, err
 }
 
 // settle decides what an error means for the subscription: nil to go on, else the end.

@@ -322,6 +322,36 @@ func TestRefusedSubscriptionsAreTriedAgain(t *testing.T) {
 	wantError(t, err, client.ErrNotFound, client.Fatal)
 }
 
+// A shard that hangs must not keep a subscription from trying again, nor from saying so.
+func TestSubscriptionThatIsNotAnsweredTriesAgain(t *testing.T) {
+	b := fakebroker.New(t)
+	l := b.AddLog(stream, 1)
+	feed(t, b, l, 0, 1, 1)
+	failed := make(chan error, 1)
+	s := subscribe(t, connect(t, b, client.SubscribeTimeout(200*time.Millisecond)), client.FromEarliest(),
+		client.OnStatus(func(st client.Status) {
+			if st.Attempt == 1 {
+				failed <- st.Err
+			}
+		}))
+	wantRun(t, take(t, s, 1), 0, 1)
+	hang := make(chan struct{})
+	defer close(hang)
+	b.Script(func(s *fakebroker.Script) {
+		s.Subscribe = func(*wire.Subscribe) error { <-hang; return code.New(code.Unavailable, "too late") }
+	})
+	b.KillConnections()
+	select {
+	case err := <-failed:
+		wantError(t, err, client.ErrTimeout, client.Refused)
+	case <-within(t).Done():
+		t.Fatal("the subscription waits without an end")
+	}
+	b.Script(func(s *fakebroker.Script) { s.Subscribe = nil })
+	feed(t, b, l, 1, 2, 1)
+	wantRun(t, take(t, s, 1), 1, 2)
+}
+
 func TestLiveSubscriptionStaysLiveWhenItResumes(t *testing.T) {
 	b := fakebroker.New(t)
 	l := b.AddLog(stream, 1)

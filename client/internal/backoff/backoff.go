@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package backoff spaces retries: exponential with full jitter, so that clients that failed together do
-// not come back together; it touches nothing and refuses to wait by itself.
+// not come back together; it touches nothing but the clock and refuses to wait for longer than its caller lives.
 package backoff
 
 import (
+	"context"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -66,5 +67,14 @@ func (b *Backoff) Next() time.Duration {
 // Reset forgets the failures.
 func (b *Backoff) Reset() { b.failures = 0 }
 
-// Failures returns how many failures in a row there were.
-func (b *Backoff) Failures() int { return b.failures }
+// Pause waits, and reports whether ctx is still alive.
+func Pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

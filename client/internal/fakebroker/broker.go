@@ -42,6 +42,7 @@ type Broker struct {
 	conns   map[session.Conn]*session.Lane
 	starts  []wire.Subscribe
 	opened  int
+	asker   string // whose lookup was the last
 
 	run *running
 }
@@ -73,6 +74,8 @@ type Script struct {
 
 // Publish is a publish as it arrived.
 type Publish struct {
+	// From is the connection it came over.
+	From                       string
 	Shard                      uint32
 	Producer, Sequence, Before uint64
 	Count, Size                int
@@ -303,6 +306,13 @@ func (b *Broker) Connections() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.opened
+}
+
+// LastAsker returns the connection that the last lookup came over.
+func (b *Broker) LastAsker() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.asker
 }
 
 // KillConnections ends every connection.

@@ -101,7 +101,7 @@ func (b *Broker) lane(r *running, c session.Conn, lane *session.Lane) {
 		}
 		switch h.Type {
 		case wire.TypeLookup:
-			b.lookup(lane, h.Corr, body)
+			b.lookup(c, lane, h.Corr, body)
 		case wire.TypeOffsets:
 			b.offsets(lane, h.Corr, body)
 		case wire.TypeProducerState:
@@ -116,7 +116,7 @@ func (b *Broker) lane(r *running, c session.Conn, lane *session.Lane) {
 	}
 }
 
-func (b *Broker) lookup(lane *session.Lane, corr uint64, body []byte) {
+func (b *Broker) lookup(c session.Conn, lane *session.Lane, corr uint64, body []byte) {
 	var f wire.Lookup
 	if err := f.Parse(body); err != nil {
 		_ = lane.SendFrame(corr, wire.NewError(err))
@@ -130,6 +130,7 @@ func (b *Broker) lookup(lane *session.Lane, corr uint64, body []byte) {
 	}
 	b.mu.Lock()
 	l := b.logs[f.Name]
+	b.asker = c.RemoteAddr().String()
 	b.mu.Unlock()
 	if l == nil {
 		_ = lane.SendFrame(corr, wire.NewError(code.New(code.NotFound, "no log %s", f.Name)))
@@ -235,6 +236,7 @@ func (b *Broker) publish(out *answers, h wire.Header, body []byte) {
 		return
 	}
 	p := Publish{
+		From:  out.conn.RemoteAddr().String(),
 		Shard: f.Shard, Producer: bt.ProducerID(), Sequence: bt.ProducerSequence(), Before: f.Previous,
 		Count: bt.Count(), Size: bt.Size(), TimeoutMs: f.TimeoutMs, Ack: f.Ack, Values: values(bt),
 		Conditions: f.Conditions, DedupID: string(bt.DedupID()),

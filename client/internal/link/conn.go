@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"margay.dev/client/internal/backoff"
@@ -34,11 +35,9 @@ type Conn struct {
 	Address string
 	Hello   wire.HelloOk
 
-	link    *Link
-	control *session.Lane
-	// draining is closed when the broker says that it goes away.
-	draining chan struct{}
-	once     sync.Once
+	link     *Link
+	control  *session.Lane
+	draining atomic.Bool
 
 	mu      sync.Mutex
 	token   string
@@ -52,15 +51,13 @@ func (c *Conn) usable() bool {
 	select {
 	case <-c.Done():
 		return false
-	case <-c.draining:
-		return false
 	default:
-		return true
+		return !c.Draining()
 	}
 }
 
-// Draining is closed when the broker asks for no more lanes on this connection.
-func (c *Conn) Draining() <-chan struct{} { return c.draining }
+// Draining reports whether the broker said goodbye: what is under way is finished, all else belongs on a new connection.
+func (c *Conn) Draining() bool { return c.draining.Load() }
 
 // Reauthenticate asks for a fresh token now: the broker said that it knows none.
 func (c *Conn) Reauthenticate() {
@@ -77,7 +74,7 @@ func (l *Link) handshake(ctx context.Context, address, token string, expires tim
 	}
 	c := &Conn{
 		Conn: sc, Address: address, link: l, token: token, expires: expires,
-		draining: make(chan struct{}), reauth: make(chan struct{}, 1),
+		reauth: make(chan struct{}, 1),
 	}
 	// Reads of a lane know no context: ending the connection ends them.
 	stop := context.AfterFunc(ctx, func() { _ = sc.Close(code.Cancelled, "the client gave up") })
@@ -207,7 +204,7 @@ func (c *Conn) listen() error {
 			// The broker ends the connection by itself when the old token ends; until then it works.
 			c.answered(frames.Error(body))
 		case wire.TypeGoodbye:
-			c.once.Do(func() { close(c.draining) })
+			c.draining.Store(true)
 		case wire.TypePing:
 			c.reply(h.Corr, &wire.Pong{})
 		case wire.TypePong:
@@ -256,7 +253,7 @@ func (c *Conn) keepFresh(ctx context.Context) {
 			continue
 		}
 		c.link.cfg.Logger.Warn("cannot renew the credential of a connection", "address", c.Address, "error", err)
-		if !pause(ctx, wait.Next()) {
+		if !backoff.Pause(ctx, wait.Next()) {
 			return
 		}
 	}

@@ -162,7 +162,7 @@ func (l *Link) search(ctx context.Context, a *attempt) {
 		a.err = err
 		l.mu.Unlock()
 		l.cfg.Logger.Debug("no connection to a broker", "try", try+1, "error", err)
-		if !pause(ctx, max(wait.Next(), err.RetryAfter)) {
+		if !backoff.Pause(ctx, max(wait.Next(), err.RetryAfter)) {
 			l.finish(a, nil, err)
 			return
 		}
@@ -252,16 +252,4 @@ func connectError(address string, err error) *code.Error {
 		return &out
 	}
 	return code.New(code.Unavailable, "connect %s: %w", address, err).Retry(e.RetryAfter)
-}
-
-// pause waits, and reports whether ctx is still alive.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -3,6 +3,7 @@
 package order
 
 import (
+	"slices"
 	"time"
 
 	"margay.dev/wire/code"
@@ -41,7 +42,9 @@ func (l *Line[T]) Failed(ticket uint64, err *code.Error, now time.Time) (lost bo
 
 // answered books the answer and returns the place of its batch, -1 when that was given up since.
 func (l *Line[T]) answered(ticket uint64) int {
-	l.outstanding--
+	if i := l.owes(ticket); i >= 0 {
+		l.owed = slices.Delete(l.owed, i, i+1)
+	}
 	for i := range l.items[:l.cursor] {
 		if it := l.items[i]; it.onWire && it.Ticket == ticket {
 			it.onWire = false
@@ -143,7 +146,7 @@ func (l *Line[T]) again(after time.Duration, now time.Time) {
 
 // turn starts over once nothing more is owed: until then an answer could be about a batch that is written twice.
 func (l *Line[T]) turn() {
-	if l.rewind && l.outstanding == 0 {
+	if l.rewind && len(l.owed) == 0 {
 		l.restart()
 	}
 }
@@ -178,7 +181,7 @@ func (l *Line[T]) begin() {
 	l.items = kept
 }
 
-// Lost says that the connection is gone: what was written and not answered may be stored.
+// Lost says that the connection is gone, or given up: what was written and not answered may be stored.
 func (l *Line[T]) Lost() {
 	kept := l.items[:0]
 	for _, it := range l.items {
@@ -194,6 +197,6 @@ func (l *Line[T]) Lost() {
 	}
 	clear(l.items[len(kept):])
 	l.items = kept
-	l.up, l.outstanding = false, 0
+	l.up, l.owed = false, l.owed[:0]
 	l.restart()
 }

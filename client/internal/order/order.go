@@ -23,6 +23,9 @@ type Config struct {
 	Named uint64
 	// Wait returns how long to wait after the n-th failure in a row (n from 1).
 	Wait func(n int) time.Duration
+	// AnswerWait is how long the shard may take to answer, less when the batch's deadline comes first. Margin is what the
+	// way may take on top of that.
+	AnswerWait, Margin time.Duration
 }
 
 // Item is one batch on its way. The line owns every field but Value.
@@ -59,14 +62,14 @@ type Line[T any] struct {
 	settled uint64 // last sequence that is stored, as far as the line knows
 	ticket  uint64
 
-	items       []*Item[T] // not done, in order; items[:cursor] were written on this connection
-	cursor      int
-	outstanding int // answers the connection still owes, also for batches given up since
-	up          bool
-	rewind      bool // something must be written again: write nothing new, wait for what is owed
-	renew       bool // the shard does not know the producer: go on under a new id
-	failures    int
-	notBefore   time.Time
+	items     []*Item[T] // not done, in order; items[:cursor] were written on this connection
+	cursor    int
+	owed      []owed // answers the connection still owes, in the order of writing
+	up        bool
+	rewind    bool // something must be written again: write nothing new, wait for what is owed
+	renew     bool // the shard does not know the producer: go on under a new id
+	failures  int
+	notBefore time.Time
 
 	done []Done[T]
 }
@@ -98,20 +101,12 @@ func (l *Line[T]) Unwritten() int { return len(l.items) - l.cursor }
 // IsUp reports whether the lane has a connection.
 func (l *Line[T]) IsUp() bool { return l.up }
 
-// Outstanding is the number of answers the connection owes.
-func (l *Line[T]) Outstanding() int { return l.outstanding }
-
-// Owed reports whether an answer under the ticket can be one: no more answers than batches, no ticket of the future.
-func (l *Line[T]) Owed(ticket uint64) bool {
-	return l.outstanding > 0 && ticket != 0 && ticket <= l.ticket
-}
-
 // Up says that the lane has a connection; everything not done is written on it, oldest first.
 func (l *Line[T]) Up() { l.up = true }
 
 // Ready reports whether the window has room for one more batch now.
 func (l *Line[T]) Ready(now time.Time) bool {
-	return l.up && !l.rewind && l.outstanding < l.cfg.Window && !now.Before(l.notBefore)
+	return l.up && !l.rewind && len(l.owed) < l.cfg.Window && !now.Before(l.notBefore)
 }
 
 // Take returns the next batch to write, with its names filled in, and counts it as written.
@@ -132,7 +127,7 @@ func (l *Line[T]) Take(now time.Time) (*Item[T], bool) {
 	l.ticket++
 	it.Ticket, it.onWire = l.ticket, true
 	l.cursor++
-	l.outstanding++
+	l.owed = append(l.owed, owed{ticket: it.Ticket, deadline: it.Deadline})
 	return it, true
 }
 
@@ -144,9 +139,10 @@ func (l *Line[T]) Finished() []Done[T] {
 	return d
 }
 
-// Wake returns when the line has something to do without an event: a pause ends or a batch is given up.
+// Wake returns when the line has something to do without an event: a pause ends, a batch is given up, an answer is late.
 func (l *Line[T]) Wake(now time.Time) (at time.Time, ok bool) {
-	if len(l.items) > 0 {
+	at, ok = l.due()
+	if len(l.items) > 0 && (!ok || l.items[0].Deadline.Before(at)) {
 		at, ok = l.items[0].Deadline, true
 	}
 	if l.up && !l.rewind && l.notBefore.After(now) && (!ok || l.notBefore.Before(at)) {

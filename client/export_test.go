@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import "time"
+
+// SubscribeTimeout shortens what no test should wait for.
+func SubscribeTimeout(d time.Duration) Option {
+	return option(func(c *config) { c.subscribeTimeout = d })
+}
