@@ -62,6 +62,7 @@ func (c *Config) Validate() error {
 	need(c.Dir != nil, "Dir")
 	need(c.Listener != nil, "Listener")
 	need(c.ControlPlane != nil, "ControlPlane")
+	errs = append(errs, c.Limits.Validate())
 	return errors.Join(errs...)
 }
 

@@ -112,6 +112,7 @@ func (c *Client) limits() batch.Limits {
 	}
 	lower(&lim.Batch, int(told.MaxBatch))
 	lower(&lim.Batch, int(told.MaxFrame)-wire.PublishHead)
+	lower(&lim.Batch, int(told.MaxInFlight)-wire.PublishHead)
 	lower(&lim.Record, int(told.MaxRecord))
 	lower(&lim.Key, int(told.MaxKey))
 	lower(&lim.Headers, int(told.MaxHeaders))

@@ -159,3 +159,10 @@ func (f *Files) giveBack(p *[]byte) {
 		f.buffers.Put(p)
 	}
 }
+
+// Open is how many sealed segments are open.
+func (f *Files) Open() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.recent.Len()
+}

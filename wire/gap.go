@@ -2,7 +2,10 @@
 
 package wire
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"strconv"
+)
 
 // GapReason says why a subscriber does not get some records.
 type GapReason uint8
@@ -20,6 +23,23 @@ const (
 	// GapUnreadable: their producer compressed them in a way that nobody can undo.
 	GapUnreadable GapReason = 5
 )
+
+// String returns the reason as metrics and logs write it.
+func (r GapReason) String() string {
+	switch r {
+	case GapDropped:
+		return "dropped"
+	case GapRetention:
+		return "retention"
+	case GapCut:
+		return "cut"
+	case GapAcceptedLoss:
+		return "accepted_loss"
+	case GapUnreadable:
+		return "unreadable"
+	}
+	return "reason_" + strconv.Itoa(int(r))
+}
 
 // Gap says that the records in [From, To) will not come. It stands before the delivery that follows it.
 type Gap struct {

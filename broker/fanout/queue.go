@@ -146,6 +146,7 @@ type Delivery struct {
 	BaseOffset uint64
 	NextOffset uint64
 	AppendTime int64
+	Records    int
 	Lost       Range // was dropped before it
 }
 
@@ -173,7 +174,7 @@ func (q *Queue) Take(t *Taken, maxBytes int) {
 		b := it.envelope.Batch
 		t.Deliveries = append(t.Deliveries, Delivery{
 			Frame: frame, Shard: it.envelope.Shard, Sequence: b.Sequence(), BaseOffset: b.BaseOffset(), NextOffset: b.NextOffset(),
-			AppendTime: b.AppendTime(), Lost: it.lost,
+			AppendTime: b.AppendTime(), Records: it.records(), Lost: it.lost,
 		})
 	}
 	clear(t.items)

@@ -8,7 +8,6 @@ package host
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"sync"
 	"time"
 
@@ -83,6 +82,7 @@ type Host struct {
 
 	mu      sync.Mutex
 	report  Report
+	led     []*Shard      // that were open at the last report
 	applied uint64        // catalog version that the routing map is of
 	moved   chan struct{} // closed when applied rises
 	running sync.WaitGroup
@@ -90,18 +90,10 @@ type Host struct {
 
 type retryOpen struct {
 	noRoom  string // why, when it is descriptors that are missing
+	why     string
 	at      time.Time
 	backoff time.Duration
 	cut     *uint64
-}
-
-// Report is the host's health, for readiness and status.
-type Report struct {
-	Ready       bool
-	Shards      int
-	Quarantined map[Ref]string
-	DiskFull    bool
-	Unknown     int // shard directories that the catalog does not know; kept
 }
 
 const (
@@ -131,29 +123,21 @@ func New(cfg Config) *Host {
 	if cfg.FlushSlots <= 0 {
 		cfg.FlushSlots = defaultFlushSlots
 	}
-	return &Host{
-		cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), committer: commit.New(cfg.FlushSlots), files: storage.NewFiles(cfg.SealedFiles), budget: budget{limit: int64(cfg.OpenLogs)},
+	h := &Host{
+		cfg: cfg, log: cfg.Logger, committer: commit.New(cfg.FlushSlots), files: storage.NewFiles(cfg.SealedFiles), budget: budget{limit: int64(cfg.OpenLogs)},
 		space: &space{fs: cfg.FS, dir: cfg.Dir.Path(), reserve: cfg.Reserve},
 		ended: make(chan *Shard), results: make(chan openResult), slots: make(chan struct{}, openParallel),
 		closing: map[Ref]bool{}, opening: map[Ref]bool{}, kept: map[Ref]storage.Log{},
 		building: make(chan struct{}, versionsParallel), moved: make(chan struct{}), shards: map[Ref]*Shard{}, configs: map[Ref]*control.Log{}, damaged: map[Ref]error{}, retry: map[Ref]retryOpen{},
 	}
+	h.metrics = newMetrics(h)
+	return h
 }
 
 // Sessions knows who is connected of those with a last record.
 func (h *Host) Sessions() *Sessions { return &h.sessions }
 
 func (h *Host) now() int64 { return h.cfg.Wall().UnixMicro() }
-
-// Report returns the host's health.
-func (h *Host) Report() Report {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	r := h.report
-	r.Quarantined = maps.Clone(r.Quarantined)
-	r.DiskFull = h.space.isFull.Load()
-	return r
-}
 
 // Run follows the catalog until ctx ends, then closes every shard: what was taken is written, flushed and
 // answered first.

@@ -3,6 +3,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -12,6 +13,9 @@ import (
 	"margay.dev/wire/code"
 	"margay.dev/wire/control"
 )
+
+// errNotGranted means that the control plane has given the shard to nobody, or to another.
+var errNotGranted = errors.New("the control plane has not granted the shard to this node")
 
 // openResult is how an opening went.
 type openResult struct {
@@ -161,24 +165,26 @@ func (h *Host) open(ctx context.Context, want map[Ref]*control.Log) error {
 		delete(h.kept, ref)
 		h.running.Go(func() {
 			h.slots <- struct{}{}
+			began := time.Now()
 			s, err := h.openShard(ref, &l, a.Generation, cut, kept)
+			h.metrics.openSeconds.Observe(time.Since(began).Seconds())
 			<-h.slots
 			h.results <- openResult{ref, &l, s, err}
 		})
 	}
 	for _, ref := range refs {
 		if !granted[ref] {
-			h.later(ref)
+			h.later(ref, cmp.Or(err, errNotGranted))
 		}
 	}
 	return nil
 }
 
 // later plans another opening.
-func (h *Host) later(ref Ref) {
+func (h *Host) later(ref Ref, why error) {
 	r := h.retry[ref]
 	r.backoff = min(max(r.backoff*2, firstBackoff), maxBackoff)
-	r.at = time.Now().Add(r.backoff)
+	r.at, r.why, r.noRoom = time.Now().Add(r.backoff), why.Error(), ""
 	h.retry[ref] = r
 }
 
@@ -197,11 +203,10 @@ func (h *Host) opened(o openResult) {
 	case errors.As(o.err, &corrupt), errors.Is(o.err, storage.ErrNewerFormat), errors.Is(o.err, storage.ErrForeign), errors.Is(o.err, batch.ErrUnknownEntry):
 		delete(h.retry, o.ref)
 		h.damaged[o.ref] = o.err
-		h.metrics.quarantined.Inc()
 		h.log.Error("the shard's data is damaged: it stays closed and untouched", "log", o.log.FullName(), "shard", o.ref.Shard, "error", o.err)
 	default:
 		h.log.Error("open shard", "log", o.log.FullName(), "shard", o.ref.Shard, "error", o.err)
-		h.later(o.ref)
+		h.later(o.ref, o.err)
 		if errors.Is(o.err, errNoRoom) {
 			r := h.retry[o.ref]
 			r.noRoom = o.err.Error()
@@ -223,7 +228,7 @@ func (h *Host) reap(s *Shard) {
 	if s.failure == nil {
 		return
 	}
-	h.later(s.Ref)
+	h.later(s.Ref, s.failure)
 	if l != nil {
 		r := h.retry[s.Ref]
 		flushed := l.State().Flushed

@@ -3,66 +3,77 @@
 package host
 
 import (
+	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"margay.dev/broker/internal/meter"
 	"margay.dev/broker/shard"
 )
 
 // metrics are the host's, summed over its shards: a label per shard would grow with the catalog.
 type metrics struct {
-	bytes, batches, reclaimed, poisoned, repairedTails, quarantined prometheus.Counter
-	expired, lasts                                                  prometheus.Counter
-	flushRecords, flushSeconds                                      prometheus.Histogram
-	shards, unknown                                                 prometheus.Gauge
-	moves, given                                                    [3]prometheus.Counter // by cause
+	bytes, batches, reclaimed, poisoned, repairedTails prometheus.Counter
+	expired, lasts                                     prometheus.Counter
+	flushRecords, flushSeconds, openSeconds            prometheus.Histogram
+	unknown                                            prometheus.Gauge
+	shards                                             []prometheus.Gauge   // by State
+	moves, given                                       []prometheus.Counter // by shard.Cause
 }
 
-func newMetrics(r prometheus.Registerer) *metrics {
-	if r == nil {
-		r = prometheus.NewRegistry()
-	}
-	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-		r.MustRegister(c)
-		return c
-	}
-	gauge := func(name, help string) prometheus.Gauge {
-		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-		r.MustRegister(g)
-		return g
-	}
-	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
-		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
-		r.MustRegister(h)
-		return h
-	}
-	causes := []string{"retention", "trim", "full_disk"} // in the order of shard.Cause
-	perCause := func(name, help string) (out [3]prometheus.Counter) {
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"cause"})
-		r.MustRegister(v)
-		for i, c := range causes {
-			out[i] = v.WithLabelValues(c)
-		}
-		return out
-	}
+// causes are spelled in the order of shard.Cause.
+var causes = []string{"retention", "trim", "full_disk"}
+
+func newMetrics(h *Host) *metrics {
+	on := meter.On(h.cfg.Registerer)
+	h.diskMetrics(on)
+	on.GaugeFunc("margay_inbox_requests", "Publishes and other requests that wait for their shards, over all of them.", func() float64 {
+		n, _ := h.queued()
+		return float64(n)
+	})
+	on.GaugeFunc("margay_inbox_bytes", "Bytes of publishes that wait for their shards, over all of them.", func() float64 {
+		_, n := h.queued()
+		return float64(n)
+	})
 	return &metrics{
-		moves:         perCause("margay_log_start_moves_total", "Moves of the start of a log, by what caused them."),
-		given:         perCause("margay_log_start_records_total", "Records that moves of a log's start gave up, by what caused them."),
-		bytes:         counter("margay_append_bytes_total", "Bytes appended to logs."),
-		batches:       counter("margay_append_batches_total", "Batches appended to logs, control batches too."),
-		reclaimed:     counter("margay_reclaimed_bytes_total", "Bytes of segments dropped by retention."),
-		poisoned:      counter("margay_flush_failures_total", "Flushes that failed; each closes its shard and opens it again."),
-		repairedTails: counter("margay_repaired_tails_total", "Torn tails cut off at an opening."),
-		quarantined:   counter("margay_quarantined_shards_total", "Shards kept closed because their data is damaged."),
-		expired:       counter("margay_cursors_expired_total", "Cursors of durable subscriptions forgotten because nobody used them."),
-		lasts:         counter("margay_last_records_published_total", "Records published because their session ended other than by close."),
-		flushRecords:  histogram("margay_flush_records", "Records made durable by one flush.", prometheus.ExponentialBuckets(1, 4, 10)),
-		flushSeconds:  histogram("margay_flush_seconds", "Duration of one flush.", prometheus.ExponentialBuckets(50e-6, 2, 16)),
-		shards:        gauge("margay_shards_led", "Shards that this broker leads and has opened."),
-		unknown:       gauge("margay_unknown_shards", "Shard directories that the catalog does not know; they are kept."),
+		bytes:         on.Counter("margay_append_bytes_total", "Bytes appended to logs."),
+		batches:       on.Counter("margay_append_batches_total", "Batches appended to logs, control batches too."),
+		reclaimed:     on.Counter("margay_reclaimed_bytes_total", "Bytes of the segments that were removed below the start of their log."),
+		poisoned:      on.Counter("margay_flush_failures_total", "Flushes that failed; each closes its shard and opens it again."),
+		repairedTails: on.Counter("margay_repaired_tails_total", "Torn tails cut off at an opening."),
+		expired:       on.Counter("margay_cursors_expired_total", "Cursors of durable subscriptions forgotten because nobody used them."),
+		lasts:         on.Counter("margay_last_records_published_total", "Records published because their session ended other than by close."),
+		flushRecords:  on.Histogram("margay_flush_records", "Records made durable by one flush.", prometheus.ExponentialBuckets(1, 4, 10)),
+		flushSeconds:  on.Histogram("margay_flush_seconds", "Duration of one flush.", prometheus.ExponentialBuckets(50e-6, 2, 16)),
+		openSeconds:   on.Histogram("margay_shard_open_seconds", "Duration of one opening of a shard, failed ones too.", prometheus.ExponentialBuckets(1e-3, 4, 9)),
+		unknown:       on.Gauge("margay_unknown_shards", "Shard directories that the catalog does not know; they are kept."),
+		shards:        on.Gauges("margay_shards", "Shards that this broker is to lead, by how they stand.", "state", stateNames[:]...),
+		moves:         on.Counters("margay_log_start_moves_total", "Moves of the start of a log, by what caused them.", "cause", causes...),
+		given:         on.Counters("margay_log_start_records_total", "Records that moves of a log's start gave up, by what caused them.", "cause", causes...),
 	}
+}
+
+// diskMetrics say what is left of what the data takes.
+func (h *Host) diskMetrics(on meter.Set) {
+	on.GaugeFunc("margay_disk_free_bytes", "Free bytes of the data disk; not a number when it cannot be asked.", func() float64 {
+		free, err := h.cfg.FS.Free(h.cfg.Dir.Path())
+		if err != nil {
+			return math.NaN()
+		}
+		return float64(free)
+	})
+	on.GaugeFunc("margay_disk_reserve_bytes", "Free bytes below which records are refused.", func() float64 { return float64(h.space.reserve) })
+	on.GaugeFunc("margay_disk_full", "1 while records are refused because the disk is full.", func() float64 {
+		if h.space.isFull.Load() {
+			return 1
+		}
+		return 0
+	})
+	on.GaugeFunc("margay_open_logs", "Logs on disk that are open; each holds a descriptor.", func() float64 { return float64(h.budget.used.Load()) })
+	on.GaugeFunc("margay_open_logs_limit", "Logs on disk that may be open, by the descriptors of the process; 0 for no limit.", func() float64 { return float64(h.budget.limit) })
+	on.GaugeFunc("margay_sealed_files", "Finished segments that are kept open for readers.", func() float64 { return float64(h.files.Open()) })
+	on.GaugeFunc("margay_sealed_files_limit", "Finished segments that may be kept open for readers.", func() float64 { return float64(h.cfg.SealedFiles) })
 }
 
 func (m *metrics) moved(v shard.Move) {

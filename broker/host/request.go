@@ -3,6 +3,8 @@
 package host
 
 import (
+	"time"
+
 	"margay.dev/broker/fanout"
 	"margay.dev/broker/shard"
 	"margay.dev/wire"
@@ -27,6 +29,7 @@ type Request struct {
 	Publish     shard.Publish
 	Correlation uint64
 	Lane        Replier
+	Began       time.Time // when it had arrived
 }
 
 func sizeOf(reqs []*Request) (n int64) {

@@ -8,7 +8,6 @@ import (
 
 	"margay.dev/router"
 	"margay.dev/wire/batch"
-	"margay.dev/wire/control"
 )
 
 // swap builds the routing map from the snapshot and what is open, and makes it current whole.
@@ -50,39 +49,6 @@ func (h *Host) swap() {
 // faultText is what a client may know of a shard that stays closed; the node's log says where the files are.
 func (h *Host) faultText(err error) string {
 	return strings.ReplaceAll(err.Error(), h.cfg.Dir.Path(), "DATA")
-}
-
-func (h *Host) setReport(want map[Ref]*control.Log) {
-	r := Report{Ready: h.snapshot.Version > 0, Shards: len(h.shards), Quarantined: map[Ref]string{}}
-	for ref, err := range h.damaged {
-		r.Quarantined[ref] = err.Error()
-	}
-	known := map[batch.LogID]bool{}
-	for i := range h.snapshot.Logs {
-		known[h.snapshot.Logs[i].ID] = true
-	}
-	if dirs, err := h.cfg.Dir.List(); err == nil {
-		for _, d := range dirs {
-			if !known[d.Log] {
-				r.Unknown++
-			}
-		}
-	}
-	for ref := range want {
-		if h.shards[ref] == nil && h.damaged[ref] == nil {
-			r.Ready = false
-		}
-	}
-	h.metrics.shards.Set(float64(len(h.shards)))
-	h.metrics.unknown.Set(float64(r.Unknown))
-	h.mu.Lock()
-	h.report = r
-	if h.snapshot.Version > h.applied {
-		h.applied = h.snapshot.Version
-		close(h.moved)
-		h.moved = make(chan struct{})
-	}
-	h.mu.Unlock()
 }
 
 // WaitApplied waits until the routing map is of this catalog version or a later one.

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -22,6 +24,9 @@ import (
 // expiryGrace is how long a connection may outlive its token: time to re-authenticate.
 const expiryGrace = 5 * time.Second
 
+// retryTooMany is when a client that is over a limit of its own should try again.
+const retryTooMany = time.Second
+
 // linger is how long a closing connection waits for its client to take the last answers.
 const linger = 100 * time.Millisecond
 
@@ -29,6 +34,7 @@ const linger = 100 * time.Millisecond
 type conn struct {
 	srv      *Server
 	c        session.Conn
+	addr     netip.Addr
 	inflight *semaphore.Weighted
 	claims   atomic.Pointer[token.Claims]
 	hello    atomic.Bool
@@ -46,8 +52,19 @@ type conn struct {
 }
 
 func newConn(s *Server, c session.Conn) *conn {
-	return &conn{srv: s, c: c, inflight: semaphore.NewWeighted(s.cfg.InFlightConnection), cancels: map[*session.Lane]context.CancelCauseFunc{},
-		granted: map[*session.Lane]func(*token.Claims) error{}, open: map[*session.Lane]struct{}{}}
+	return &conn{
+		srv: s, c: c, addr: addressOf(c.RemoteAddr()), inflight: semaphore.NewWeighted(s.cfg.InFlightConnection), cancels: map[*session.Lane]context.CancelCauseFunc{},
+		granted: map[*session.Lane]func(*token.Claims) error{}, open: map[*session.Lane]struct{}{},
+	}
+}
+
+// addressOf is the peer's IP address, without its port: what one host can have many of.
+func addressOf(a net.Addr) netip.Addr {
+	p, err := netip.ParseAddrPort(a.String())
+	if err != nil {
+		return netip.Addr{}
+	}
+	return p.Addr().Unmap()
 }
 
 // serve runs until the connection ends.
@@ -56,6 +73,7 @@ func (c *conn) serve(ctx context.Context) {
 	defer cancel()
 	c.mu.Lock()
 	c.expiry = time.AfterFunc(c.srv.cfg.AuthTimeout, func() {
+		c.srv.metrics.ended[endSilent].Inc()
 		c.close(code.Unauthenticated, "no valid token was shown in time")
 	})
 	c.mu.Unlock()
@@ -169,7 +187,8 @@ func (c *conn) subscription(ctx context.Context, l *session.Lane, granted func(*
 		return nil, nil, c.closing
 	}
 	if limit := c.srv.cfg.MaxSubscriptions; len(c.cancels) >= limit {
-		return nil, nil, code.New(code.TooMany, "the connection has %d subscriptions", limit).With(code.DetailLimit, uint64(limit))
+		return nil, nil, code.New(code.TooMany, "the connection has %d subscriptions, as many as it may", limit).
+			With(code.DetailLimit, uint64(limit)).Retry(retryTooMany)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	c.cancels[l], c.granted[l] = cancel, granted
@@ -199,12 +218,14 @@ func (c *conn) cancelSubscription(l *session.Lane, why error) {
 func (c *conn) authenticate(tok string) (*wire.AuthOk, error) {
 	claims, err := c.srv.cfg.Verifier.Verify(tok)
 	if errors.Is(err, code.Opening) {
+		c.srv.metrics.tokens[tokenEarly].Inc()
 		return nil, err
 	}
 	if err != nil {
-		c.srv.metrics.authFailures.Inc()
+		c.srv.metrics.tokens[tokenInvalid].Inc()
 		return nil, code.New(code.Unauthenticated, "the token is not valid")
 	}
+	c.srv.metrics.tokens[tokenValid].Inc()
 	left := claims.ExpiresAt.Sub(c.srv.cfg.Wall())
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -214,10 +235,11 @@ func (c *conn) authenticate(tok string) (*wire.AuthOk, error) {
 			c.cancels[l](err)
 		}
 	}
-	c.c.SetMaxFrame(wire.MaxFrame)
+	c.c.SetMaxFrame(uint32(c.srv.cfg.MaxFrame))
 	c.expiry.Stop()
 	c.expiry = time.AfterFunc(left+expiryGrace, func() {
 		if now := c.claims.Load(); now == claims {
+			c.srv.metrics.ended[endExpired].Inc()
 			c.close(code.Unauthenticated, "the token has expired")
 		}
 	})

@@ -104,11 +104,11 @@ func (l *lane) cursorList(ctx context.Context, f *wire.CursorList) (wire.Frame, 
 func (l *lane) cursorDelete(h wire.Header, body []byte) error {
 	var f wire.CursorDelete
 	if err := wire.ParseFrame(h, &f, body); err != nil {
-		return l.lane.Send(frameError(h.Corr, badFrame(err)))
+		return l.lane.Send(l.frameError(h.Corr, badFrame(err)))
 	}
 	_, shards, err := l.cursorLog(f.Log)
 	if err != nil {
-		return l.lane.Send(frameError(h.Corr, err))
+		return l.lane.Send(l.frameError(h.Corr, err))
 	}
 	d := &deletion{lane: l, corr: h.Corr, of: f, left: len(shards)}
 	if len(shards) == 0 {

@@ -8,8 +8,11 @@ package ingress
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,6 +22,7 @@ import (
 	"margay.dev/broker/stream"
 	"margay.dev/router"
 	"margay.dev/wire"
+	"margay.dev/wire/batch"
 	"margay.dev/wire/code"
 	"margay.dev/wire/session"
 	"margay.dev/wire/token"
@@ -28,6 +32,15 @@ import (
 type Verifier interface {
 	Verify(token string) (*token.Claims, error)
 }
+
+// Defaults of Config.
+const (
+	DefaultConnections        = 10_000
+	DefaultSubscriptions      = 4096
+	DefaultInFlight           = 128 << 20
+	DefaultInFlightConnection = 64 << 20
+	DefaultAuthTimeout        = 10 * time.Second
+)
 
 // Config is what an ingress is told. Zero bounds take defaults.
 type Config struct {
@@ -42,6 +55,9 @@ type Config struct {
 	KeepAlive, Idle    time.Duration // as the listener has them; told in the hello; default 3 s and 30 s
 	AuthTimeout        time.Duration // from connect to a valid token; default 10 s
 	MaxConnections     int           // default 10,000
+	MaxPerAddress      int           // connections from one address; default none of its own
+	MaxFrame           int           // bytes of a frame's body; default and at most wire.MaxFrame
+	Batch              batch.Limits  // of what producers send
 	InFlightConnection int64         // bytes of unanswered publishes per connection; default 64 MiB
 	InFlightBroker     int64         // bytes of unanswered publishes in all; default 128 MiB
 	MaxSubscriptions   int           // per connection; default 4,096
@@ -52,12 +68,14 @@ type Server struct {
 	cfg      Config
 	log      *slog.Logger
 	inflight *semaphore.Weighted
+	held     atomic.Int64 // of inflight
 	metrics  *metrics
 	holders  stream.Holders
 	draining chan struct{} // closed when the node goes away
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
+	from  map[netip.Addr]int // connections by address
 	wg    sync.WaitGroup
 }
 
@@ -69,7 +87,7 @@ func New(cfg Config) *Server {
 		}
 	}
 	if cfg.AuthTimeout <= 0 {
-		cfg.AuthTimeout = 10 * time.Second
+		cfg.AuthTimeout = DefaultAuthTimeout
 	}
 	if cfg.KeepAlive <= 0 {
 		cfg.KeepAlive = 3 * time.Second
@@ -78,13 +96,13 @@ func New(cfg Config) *Server {
 		cfg.Idle = 30 * time.Second
 	}
 	if cfg.MaxConnections <= 0 {
-		cfg.MaxConnections = 10_000
+		cfg.MaxConnections = DefaultConnections
 	}
 	if cfg.MaxSubscriptions <= 0 {
-		cfg.MaxSubscriptions = 4096
+		cfg.MaxSubscriptions = DefaultSubscriptions
 	}
-	def(&cfg.InFlightConnection, 64<<20)
-	def(&cfg.InFlightBroker, 128<<20)
+	def(&cfg.InFlightConnection, DefaultInFlightConnection)
+	def(&cfg.InFlightBroker, DefaultInFlight)
 	if cfg.Wall == nil {
 		cfg.Wall = time.Now
 	}
@@ -94,11 +112,15 @@ func New(cfg Config) *Server {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Server{
-		cfg: cfg, log: cfg.Logger, inflight: semaphore.NewWeighted(cfg.InFlightBroker),
-		metrics: newMetrics(cfg.Registerer), conns: map[*conn]struct{}{},
-		draining: make(chan struct{}),
+	if cfg.MaxFrame <= 0 {
+		cfg.MaxFrame = wire.MaxFrame
 	}
+	s := &Server{
+		cfg: cfg, log: cfg.Logger, inflight: semaphore.NewWeighted(cfg.InFlightBroker),
+		conns: map[*conn]struct{}{}, from: map[netip.Addr]int{}, draining: make(chan struct{}),
+	}
+	s.metrics = newMetrics(s)
+	return s
 }
 
 // Serve accepts connections until ctx ends or the listener breaks. Then it ends the subscriptions with
@@ -124,28 +146,44 @@ func (s *Server) acceptAll(ctx context.Context, l session.Listener) error {
 }
 
 func (s *Server) accept(ctx context.Context, c session.Conn) {
-	s.mu.Lock()
-	n := len(s.conns)
-	s.mu.Unlock()
-	if n >= s.cfg.MaxConnections {
-		s.metrics.refused.Inc()
+	cn := newConn(s, c)
+	if limit, refusal := s.admit(cn); refusal != "" {
+		s.metrics.refused[limit].Inc()
 		s.wg.Go(func() {
-			_ = c.Close(code.TooMany, "the broker has as many connections as it may") // the peer is told; nothing else can be done
+			_ = c.Close(code.TooMany, refusal) // the peer is told; nothing else can be done
 		})
 		return
 	}
-	cn := newConn(s, c)
-	s.mu.Lock()
-	s.conns[cn] = struct{}{}
-	s.mu.Unlock()
 	s.metrics.connections.Inc()
 	s.wg.Go(func() {
 		cn.serve(context.WithoutCancel(ctx))
-		s.mu.Lock()
-		delete(s.conns, cn)
-		s.mu.Unlock()
+		s.forget(cn)
 		s.metrics.connections.Dec()
 	})
+}
+
+// admit counts a connection in, or says which limit it is over.
+func (s *Server) admit(cn *conn) (limit int, refusal string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch n := s.from[cn.addr]; {
+	case len(s.conns) >= s.cfg.MaxConnections:
+		return overTotal, fmt.Sprintf("the broker has %d connections, as many as it may", len(s.conns))
+	case s.cfg.MaxPerAddress > 0 && n >= s.cfg.MaxPerAddress:
+		return overAddress, fmt.Sprintf("there are %d connections from this address, as many as there may be", n)
+	}
+	s.conns[cn] = struct{}{}
+	s.from[cn.addr]++
+	return 0, ""
+}
+
+func (s *Server) forget(cn *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, cn)
+	if s.from[cn.addr]--; s.from[cn.addr] <= 0 {
+		delete(s.from, cn.addr)
+	}
 }
 
 func (s *Server) drain(grace time.Duration, settle func()) {
@@ -180,11 +218,12 @@ func (s *Server) Connections() int {
 	return len(s.conns)
 }
 
-// frameError makes a frame of any error.
-func frameError(corr uint64, err error) []byte {
+// frameError makes a frame of any error, and counts it.
+func (l *lane) frameError(corr uint64, err error) []byte {
 	var typed *code.Error
 	if !errors.As(err, &typed) {
 		typed = code.From(err)
 	}
+	l.conn.srv.metrics.error(typed.Code)
 	return wire.AppendFrame(nil, corr, wire.NewError(typed))
 }

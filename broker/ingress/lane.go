@@ -64,7 +64,7 @@ var errLaneDone = errors.New("lane done")
 // be trusted. A lane that simply ends concerns nobody else.
 func (l *lane) broken(err error) {
 	if errors.Is(err, code.Protocol) {
-		l.conn.srv.metrics.protocolErrors.Inc()
+		l.conn.srv.metrics.ended[endProtocol].Inc()
 		l.conn.close(code.Protocol, err.Error())
 	}
 }
@@ -146,17 +146,17 @@ func (l *lane) skip(h wire.Header, err error) error {
 	if e := l.lane.Skip(h.Size); e != nil {
 		return e
 	}
-	return l.lane.Send(frameError(h.Corr, err))
+	return l.lane.Send(l.frameError(h.Corr, err))
 }
 
 // reply parses a request, asks for its answer and sends that or the error.
 func reply[F wire.Frame](l *lane, h wire.Header, body []byte, f F, answer func(F) (wire.Frame, error)) error {
 	if err := wire.ParseFrame(h, f, body); err != nil {
-		return l.lane.Send(frameError(h.Corr, badFrame(err)))
+		return l.lane.Send(l.frameError(h.Corr, badFrame(err)))
 	}
 	a, err := answer(f)
 	if err != nil {
-		return l.lane.Send(frameError(h.Corr, err))
+		return l.lane.Send(l.frameError(h.Corr, err))
 	}
 	return l.lane.SendFrame(h.Corr, a)
 }
@@ -184,11 +184,12 @@ func (l *lane) hello(f *wire.Hello) (wire.Frame, error) {
 	}
 	l.conn.hello.Store(true)
 	cfg := &l.conn.srv.cfg
+	lim := cfg.Batch.Effective()
 	return &wire.HelloOk{
 		Version: wire.Version, Features: f.Features & served, Node: cfg.Node, Cluster: cfg.Cluster,
 		Limits: wire.Limits{
-			MaxFrame: wire.MaxFrame, MaxBatch: batch.MaxBatch, MaxRecord: batch.MaxRecord, MaxKey: batch.MaxKey,
-			MaxHeaderBytes: batch.MaxHeaderBytes, MaxHeaders: batch.MaxHeaders, MaxInFlight: uint32(min(cfg.InFlightConnection, 1<<31)),
+			MaxFrame: uint32(cfg.MaxFrame), MaxBatch: uint32(lim.Batch), MaxRecord: uint32(lim.Record), MaxKey: uint32(lim.Key),
+			MaxHeaderBytes: uint32(lim.HeaderBytes), MaxHeaders: uint16(lim.Headers), MaxInFlight: uint32(min(cfg.InFlightConnection, 1<<31)),
 		},
 		KeepAliveMs: uint32(cfg.KeepAlive.Milliseconds()), IdleMs: uint32(cfg.Idle.Milliseconds()),
 	}, nil

@@ -30,11 +30,11 @@ type lastKey struct {
 func (l *lane) setLast(h wire.Header, body []byte) error {
 	var f wire.SetLast
 	if err := wire.ParseFrame(h, &f, body); err != nil {
-		return l.lane.Send(frameError(h.Corr, badFrame(err)))
+		return l.lane.Send(l.frameError(h.Corr, badFrame(err)))
 	}
 	s, err := l.mayLast(&f)
 	if err != nil {
-		return l.lane.Send(frameError(h.Corr, err))
+		return l.lane.Send(l.frameError(h.Corr, err))
 	}
 	key := lastKey{s.Ref, f.ID}
 	fresh := l.conn.claim(key)
@@ -82,15 +82,15 @@ func (l *lane) mayLast(f *wire.SetLast) (*host.Shard, error) {
 func (l *lane) clearLast(h wire.Header, body []byte) error {
 	var f wire.ClearLast
 	if err := wire.ParseFrame(h, &f, body); err != nil {
-		return l.lane.Send(frameError(h.Corr, badFrame(err)))
+		return l.lane.Send(l.frameError(h.Corr, badFrame(err)))
 	}
 	m := l.conn.srv.cfg.Table.Load()
 	if err := l.mayPublish(m, f.Log); err != nil {
-		return l.lane.Send(frameError(h.Corr, err))
+		return l.lane.Send(l.frameError(h.Corr, err))
 	}
 	s, refused := led(m, f.Log, f.Shard)
 	if refused != nil {
-		return l.lane.Send(frameError(h.Corr, refused))
+		return l.lane.Send(l.frameError(h.Corr, refused))
 	}
 	to := host.Func(func(a shard.Answer) {
 		if a.Err != nil {

@@ -23,18 +23,21 @@ const retryOpening = 50 * time.Millisecond
 func (l *lane) publish(ctx context.Context, h wire.Header) error {
 	n := int64(h.Size)
 	if n > l.conn.srv.cfg.InFlightConnection {
+		l.conn.srv.metrics.published(fatal, 0, 0, time.Time{})
 		return l.skip(h, code.New(code.TooLarge, "a publish of %d bytes", n).With(code.DetailLimit, uint64(l.conn.srv.cfg.InFlightConnection)))
 	}
 	buf, err := l.receive(ctx, n)
 	if errors.Is(err, errNoRoomLeft) { // what is left of the body is passed over with the next header
-		return l.lane.Send(frameError(h.Corr, code.New(code.Overloaded, "the broker has no room for a publish of %d bytes", n).Retry(time.Second)))
+		l.conn.srv.metrics.published(refused, 0, 0, time.Time{})
+		return l.lane.Send(l.frameError(h.Corr, code.New(code.Overloaded, "the broker has no room for a publish of %d bytes", n).Retry(time.Second)))
 	}
 	if err != nil {
 		return err
 	}
 	if err := l.submit(h, buf); err != nil {
 		l.release(n)
-		return l.lane.Send(frameError(h.Corr, err))
+		l.conn.srv.metrics.published(outcomeOf(err), 0, len(buf), time.Time{})
+		return l.lane.Send(l.frameError(h.Corr, err))
 	}
 	return nil
 }
@@ -53,7 +56,7 @@ func (l *lane) submit(h wire.Header, buf []byte) error {
 	if refused != nil {
 		return refused
 	}
-	b, err := batch.CheckProduced(f.Batch, batch.Limits{})
+	b, err := batch.CheckProduced(f.Batch, l.conn.srv.cfg.Batch)
 	if err != nil {
 		return batchError(err)
 	}
@@ -61,7 +64,7 @@ func (l *lane) submit(h wire.Header, buf []byte) error {
 		return err
 	}
 	r := &host.Request{
-		Buffer: buf, Head: f.Head(), Correlation: h.Corr, Lane: l,
+		Buffer: buf, Head: f.Head(), Correlation: h.Corr, Lane: l, Began: time.Now(),
 		Publish: shard.Publish{Batch: b, Previous: f.Previous, Level: shard.AckLevel(f.Ack)},
 	}
 	for _, x := range f.Conditions {
@@ -123,11 +126,12 @@ func batchError(err error) error {
 // Answer queues the answer to a publish. The shard's goroutine calls it.
 func (l *lane) Answer(r *host.Request, ack shard.Ack, err *code.Error) (first bool) {
 	l.release(int64(len(r.Buffer)))
+	l.account(r, ack, err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	first = len(l.out) == 0
 	if err != nil {
-		l.out = append(l.out, frameError(r.Correlation, err)...)
+		l.out = append(l.out, l.frameError(r.Correlation, err)...)
 		return first
 	}
 	l.ok = wire.Published{
@@ -144,6 +148,18 @@ func (l *lane) Answer(r *host.Request, ack shard.Ack, err *code.Error) (first bo
 	}
 	l.out = wire.AppendFrame(l.out, r.Correlation, &l.ok)
 	return first
+}
+
+// account counts a publish that its shard has answered.
+func (l *lane) account(r *host.Request, ack shard.Ack, err *code.Error) {
+	o := stored
+	switch {
+	case err != nil:
+		o = outcomeOf(err)
+	case ack.Duplicate:
+		o = duplicate
+	}
+	l.conn.srv.metrics.published(o, r.Publish.Batch.Count(), len(r.Buffer), r.Began)
 }
 
 // Flush sends the answers of a commit as one. A client that does not take its answers loses its lane.

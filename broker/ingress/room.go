@@ -32,6 +32,7 @@ func (l *lane) receive(ctx context.Context, n int64) (_ []byte, err error) {
 		if err != nil {
 			l.conn.inflight.Release(n)
 			l.conn.srv.inflight.Release(held)
+			l.conn.srv.held.Add(-held)
 		}
 	}()
 	if n > bodySmall {
@@ -45,6 +46,7 @@ func (l *lane) receive(ctx context.Context, n int64) (_ []byte, err error) {
 			return nil, err
 		}
 		held += step
+		l.conn.srv.held.Add(step)
 		if int64(cap(buf)) < held {
 			grown := make([]byte, len(buf), min(n, max(held, 4*int64(len(buf)))))
 			copy(grown, buf)
@@ -80,4 +82,5 @@ func (l *lane) room(ctx context.Context, n int64, begun bool) error {
 func (l *lane) release(n int64) {
 	l.conn.inflight.Release(n)
 	l.conn.srv.inflight.Release(n)
+	l.conn.srv.held.Add(-n)
 }

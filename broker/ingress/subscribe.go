@@ -17,28 +17,30 @@ import (
 func (l *lane) subscribe(ctx context.Context, h wire.Header, body []byte) error {
 	var f wire.Subscribe
 	if err := wire.ParseFrame(h, &f, body); err != nil {
-		return l.lane.Send(frameError(h.Corr, badFrame(err)))
+		return l.lane.Send(l.frameError(h.Corr, badFrame(err)))
 	}
 	m := l.conn.srv.cfg.Table.Load()
 	parts, err := l.parts(m, &f)
 	if err != nil {
-		return l.lane.Send(frameError(h.Corr, err))
+		return l.lane.Send(l.frameError(h.Corr, err))
 	}
 	ctx, release, refused := l.conn.subscription(ctx, l.lane, func(c *token.Claims) error { return l.maySubscribe(m, &f, c) })
 	if refused != nil {
-		return l.lane.Send(frameError(h.Corr, refused))
+		return l.lane.Send(l.frameError(h.Corr, refused))
 	}
 	defer release()
 	sub, ok, err := stream.Open(ctx, l.lane, &f, parts, l.conn.srv.cfg.Wall(), l.durable())
 	if err != nil {
-		return l.lane.Send(frameError(h.Corr, err))
+		return l.lane.Send(l.frameError(h.Corr, err))
 	}
 	if err := l.lane.Write(wire.AppendFrame(nil, h.Corr, ok)); err != nil {
 		sub.Close()
 		return err
 	}
 	l.conn.lanes.Go(func() { l.watch(ctx, sub) })
+	defer l.conn.srv.metrics.watch(sub)()
 	if end := sub.Serve(ctx); end != nil {
+		l.conn.srv.metrics.error(end.Code)
 		_ = l.lane.Write(wire.AppendFrame(nil, h.Corr, end)) // a broken lane tells its client enough
 	}
 	return errLaneDone

@@ -69,6 +69,8 @@ type Subscription struct {
 
 	durable *durable // nil: it has no cursor
 	notes   notes
+	tally   tally
+	stats   *Stats
 }
 
 // ended is how a subscription stops: reason nil when it reached its end or was asked to.
@@ -248,6 +250,7 @@ func (s *Subscription) Close() {
 // the subscriber; nil when the lane is broken.
 func (s *Subscription) Serve(ctx context.Context) *wire.End {
 	defer s.Close()
+	defer s.count()
 	progress := time.NewTimer(progressEvery)
 	defer progress.Stop()
 	for {
@@ -259,6 +262,7 @@ func (s *Subscription) Serve(ctx context.Context) *wire.End {
 		if err != nil {
 			return s.end(err)
 		}
+		s.count()
 		if ctx.Err() != nil {
 			return s.end(context.Cause(ctx))
 		}
@@ -294,9 +298,11 @@ func (s *Subscription) turn() (more bool, err error) {
 	more = len(s.taken.Deliveries) > 0
 	for _, id := range s.taken.Left {
 		if s.stop == fanout.Disconnect {
+			s.tally.slow++
 			return false, &ended{code.New(code.SlowConsumer, "the subscription's queue is full").With(code.DetailShard, uint64(id))}
 		}
 		s.byID[id].live = false
+		s.tally.catchUps++
 	}
 	for _, err := range s.taken.Ended {
 		return false, err
@@ -339,6 +345,10 @@ func (s *Subscription) live(d *fanout.Delivery) error {
 		s.gap(p, d.BaseOffset, d.NextOffset, wire.GapUnreadable)
 	}
 	p.next, p.seq = d.NextOffset, d.Sequence+1
+	if frame == nil {
+		return nil
+	}
+	s.tally.delivery(d.Records, len(frame))
 	return s.write(frame)
 }
 
@@ -349,6 +359,7 @@ func (s *Subscription) gap(p *part, from, to uint64, why wire.GapReason) {
 		return
 	}
 	s.out = wire.AppendFrame(s.out, 0, &wire.Gap{Shard: p.id, From: from, To: to, Reason: why})
+	s.tally.gap(why, from, to)
 	p.next = to
 }
 
@@ -428,8 +439,10 @@ func (s *Subscription) deliverStored(p *part, chunk []byte) error {
 // slice sends a part of a batch. One that its producer compressed beyond repair concerns nobody else.
 func (s *Subscription) slice(p *part, mark uint64, b batch.Batch, keep []int) error {
 	if frame, err := fanout.SliceFrame(p.id, mark, b, keep); err == nil {
+		s.tally.delivery(len(keep), len(frame))
 		return s.write(frame)
 	}
+	s.tally.gap(wire.GapUnreadable, b.BaseOffset(), b.NextOffset())
 	s.out = wire.AppendFrame(s.out, 0, &wire.Gap{Shard: p.id, From: b.BaseOffset(), To: b.NextOffset(), Reason: wire.GapUnreadable})
 	return nil
 }
@@ -441,11 +454,13 @@ type run struct {
 	chunk    []byte
 	mark     uint64
 	from, at int
+	records  int
 }
 
 // pass adds a batch to the run.
 func (r *run) pass(b batch.Batch) {
 	r.at += len(b)
+	r.records += b.Count()
 	r.p.seq, r.p.next = b.Sequence()+1, max(r.p.next, b.NextOffset())
 }
 
@@ -472,6 +487,8 @@ func (r *run) send() error {
 	}
 	d := wire.Deliver{Shard: r.p.id, Mark: r.mark, Batch: batch.Batch(stored)}
 	r.s.out = d.AppendHead(r.s.out)
+	r.s.tally.delivery(r.records, len(stored))
+	r.records = 0
 	return r.s.write(stored)
 }
 

@@ -153,6 +153,7 @@ func (n *node) openParts(ctx context.Context, id storage.Identity) error {
 	n.tcp = netutil.LimitListener(n.tcp, d.http)
 	sc := n.cfg.Session
 	sc.Logger = n.cfg.Logger
+	sc.MaxConns = transportConnections(n.cfg.Limits.Connections)
 	stats := &session.Stats{}
 	sc.Stats = stats
 	if sc.ResetKey, err = resetKey(n.cfg.Dir); err != nil {
@@ -169,6 +170,15 @@ func (n *node) openParts(ctx context.Context, id storage.Identity) error {
 		Limits: n.cfg.Limits, KeepAlive: sc.KeepAlive, Idle: sc.Idle,
 	})
 	return err
+}
+
+// transportConnections is how many connections the transport takes: some more than the broker serves, so that those
+// beyond its limit are told so. Beyond these, handshakes are refused, which costs a packet each.
+func transportConnections(limit int) int {
+	if limit <= 0 {
+		limit = broker.DefaultConnections
+	}
+	return limit + max(32, limit/16)
 }
 
 func (n *node) controlDir() string { return filepath.Join(n.cfg.Dir, "control") }

@@ -168,6 +168,7 @@ func registerTransport(r *prometheus.Registry, s *session.Stats) {
 	}
 	gauge("margay_transport_connections", "Transport connections open.", s.OpenConns.Load)
 	gauge("margay_transport_lanes", "Lanes open.", s.OpenLanes.Load)
+	gauge("margay_transport_outbound_bytes", "Bytes of answers that wait on lanes for their clients to take them.", s.Outbound.Load)
 	counter("margay_transport_in_bytes_total", "Frame bytes received.", s.BytesIn.Load)
 	counter("margay_transport_out_bytes_total", "Frame bytes sent.", s.BytesOut.Load)
 	counter("margay_transport_refused_total", "Connections refused over a limit.", s.RefusedConns.Load)

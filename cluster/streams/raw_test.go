@@ -56,6 +56,15 @@ func (r *raw) lane() *session.Lane {
 // authenticate says hello and shows a token.
 func (r *raw) authenticate(n *margaytest.Node) *raw {
 	r.t.Helper()
+	return r.authenticateWith(n, func(hello *wire.HelloOk) {
+		if hello.Limits.MaxBatch != batch.MaxBatch || !hello.Features.Has(wire.FeatureStreams) {
+			r.t.Errorf("hello: %+v", hello)
+		}
+	})
+}
+
+func (r *raw) authenticateWith(n *margaytest.Node, check func(*wire.HelloOk)) *raw {
+	r.t.Helper()
 	cc := n.Context()
 	api, err := control.NewClient(cc.Client())
 	if err != nil {
@@ -68,9 +77,7 @@ func (r *raw) authenticate(n *margaytest.Node) *raw {
 	}
 	var hello wire.HelloOk
 	r.want(r.ctl, &wire.Hello{VersionMin: 1, VersionMax: 1, Features: wire.AllFeatures, Client: "test"}, &hello)
-	if hello.Limits.MaxBatch != batch.MaxBatch || !hello.Features.Has(wire.FeatureStreams) {
-		r.t.Errorf("hello: %+v", hello)
-	}
+	check(&hello)
 	r.want(r.ctl, &wire.Auth{Token: tok.Token}, &wire.AuthOk{})
 	r.conn.SetMaxFrame(wire.MaxFrame)
 	return r

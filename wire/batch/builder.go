@@ -25,7 +25,7 @@ type Builder struct {
 }
 
 // NewBuilder returns a builder that refuses what a broker with these limits would refuse.
-func NewBuilder(lim Limits) *Builder { return &Builder{lim: lim.effective()} }
+func NewBuilder(lim Limits) *Builder { return &Builder{lim: lim.Effective()} }
 
 // Len is the number of records added since the last Reset.
 func (b *Builder) Len() int { return b.count }

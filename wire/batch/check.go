@@ -83,7 +83,7 @@ func CheckProduced(b []byte, lim Limits) (Batch, error) {
 	if pos, err := batch.checkHeader(); err != nil {
 		return nil, fault(opProduced, pos, err)
 	}
-	if pos, err := batch.checkRecords(lim.effective()); err != nil {
+	if pos, err := batch.checkRecords(lim.Effective()); err != nil {
 		return nil, fault(opProduced, pos, err)
 	}
 	return batch, nil

@@ -35,7 +35,8 @@ type Limits struct {
 	Records     int
 }
 
-func (l Limits) effective() Limits {
+// Effective fills in the defaults.
+func (l Limits) Effective() Limits {
 	return Limits{
 		Batch:       bound(l.Batch, MaxBatch, MaxBatch),
 		Record:      bound(l.Record, MaxRecord, MaxBatch),

@@ -63,6 +63,8 @@ type Config struct {
 type Stats struct {
 	// OpenConns and OpenLanes are gauges.
 	OpenConns, OpenLanes atomic.Int64
+	// Outbound is a gauge of the bytes that Send has queued and no write has taken.
+	Outbound atomic.Int64
 	// BytesIn and BytesOut count frame bytes, without the transport's own.
 	BytesIn, BytesOut atomic.Uint64
 	// RefusedConns counts connections that were over a limit.

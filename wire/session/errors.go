@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"time"
 
 	"github.com/quic-go/quic-go"
 
@@ -19,6 +20,9 @@ const alertNoProtocol = 0x100 + 120
 
 // ErrPeerClosed is in the error of a connection that its peer has closed in order, by the code 0 or code.Closed.
 var ErrPeerClosed = errors.New("the peer has closed the connection")
+
+// retryTooMany is when to try again after a listener that had as many connections as it may.
+const retryTooMany = time.Second
 
 // convert turns an error of the transport into a *code.Error, keeping io.EOF.
 func convert(op string, err error) error {
@@ -59,7 +63,11 @@ func applicationError(op string, e *quic.ApplicationError) error {
 	case e.ErrorCode == 0:
 		return code.New(code.Closed, "%s: the connection is closed", op)
 	case e.Remote:
-		return code.New(code.Code(e.ErrorCode), "%s: the peer has closed the connection: %s", op, e.ErrorMessage)
+		err := code.New(code.Code(e.ErrorCode), "%s: the peer has closed the connection: %s", op, e.ErrorMessage)
+		if err.Code == code.TooMany {
+			return err.Retry(retryTooMany) // a close carries a code and a text, nothing else
+		}
+		return err
 	default:
 		return code.New(code.Code(e.ErrorCode), "%s: %s", op, e.ErrorMessage)
 	}

@@ -58,6 +58,7 @@ func (l *Lane) Send(frames ...[]byte) error {
 	for _, f := range frames {
 		*o.queued = append(*o.queued, f...)
 	}
+	l.shared.cfg.Stats.Outbound.Add(int64(size))
 	l.wakeWriter()
 	return nil
 }
@@ -66,10 +67,12 @@ func (l *Lane) Send(frames ...[]byte) error {
 func (l *Lane) SendFrame(corr uint64, f wire.Frame) error {
 	o := &l.out
 	o.mu.Lock()
-	if err := l.admit(wire.HeaderSize + f.Size()); err != nil {
+	size := wire.HeaderSize + f.Size()
+	if err := l.admit(size); err != nil {
 		o.mu.Unlock()
 		return err
 	}
+	l.shared.cfg.Stats.Outbound.Add(int64(size))
 	*o.queued = wire.AppendFrame(*o.queued, corr, f)
 	l.wakeWriter()
 	return nil
@@ -125,7 +128,7 @@ func (l *Lane) writeLoop() {
 		o.queued, o.busy = nil, 0
 		if o.err != nil || batch == nil && o.finishing {
 			o.mu.Unlock()
-			recycle(batch)
+			l.recycle(batch)
 			l.endStream()
 			return
 		}
@@ -143,12 +146,16 @@ func (l *Lane) writeLoop() {
 		o.busy = len(*batch)
 		o.mu.Unlock()
 		_ = l.Write(*batch) // a failure is recorded, and ends the loop at its next turn
-		recycle(batch)
+		l.recycle(batch)
 	}
 }
 
-func recycle(b *[]byte) {
-	if b != nil && cap(*b) <= keepBuffer {
+func (l *Lane) recycle(b *[]byte) {
+	if b == nil {
+		return
+	}
+	l.shared.cfg.Stats.Outbound.Add(-int64(len(*b)))
+	if cap(*b) <= keepBuffer {
 		*b = (*b)[:0]
 		outBuffers.Put(b)
 	}

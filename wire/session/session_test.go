@@ -133,7 +133,8 @@ func TestLaneFull(t *testing.T) {
 		<-release
 		_ = l.Close()
 	})
-	c := b.connect(Config{OutboundBytes: 100_000})
+	var stats Stats
+	c := b.connect(Config{OutboundBytes: 100_000, Stats: &stats})
 	l := open(t, c)
 	frame := wire.AppendFrame(nil, 1, &wire.Auth{Token: string(make([]byte, 1000))})
 	accepted := 0
@@ -152,7 +153,13 @@ func TestLaneFull(t *testing.T) {
 	if accepted < 90_000 {
 		t.Errorf("full after %d bytes", accepted)
 	}
+	if n := stats.Outbound.Load(); n < 50_000 || n > 110_000 {
+		t.Errorf("the gauge says that %d bytes wait", n)
+	}
 	l.Reset(code.SlowConsumer)
+	if n := stats.Outbound.Load(); n != 0 {
+		t.Errorf("the gauge says that %d bytes wait on a lane that is gone", n)
+	}
 	close(release)
 	wantCode(t, "send after reset", l.Send(frame), code.Closed)
 }

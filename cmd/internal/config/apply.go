@@ -7,6 +7,7 @@ import (
 
 	"margay.dev/broker"
 	"margay.dev/cluster/node"
+	"margay.dev/wire/batch"
 	"margay.dev/wire/session"
 )
 
@@ -17,13 +18,17 @@ func (c *Config) Apply(n *node.Config) {
 	n.Reserve, n.FlushSlots, n.Sealed = uint64(c.Storage.DiskReserve), c.Storage.FlushSlots, c.Storage.SealedFiles
 	l, s := &c.Limits, &c.Session
 	n.Limits = broker.Limits{
-		Connections: l.Connections, Subscriptions: l.Subscriptions,
+		Connections: l.Connections, ConnectionsPerAddress: l.ConnectionsPerAddress, Subscriptions: l.Subscriptions,
 		InFlight: int64(l.InFlight), InFlightConnection: int64(l.InFlightConnection), AuthTimeout: time.Duration(l.AuthTimeout),
+		Frame: int(l.Frame),
+		Records: batch.Limits{
+			Batch: int(l.Batch), Record: int(l.Record), Key: int(l.Key), Headers: l.Headers, HeaderBytes: int(l.HeaderBytes),
+		},
 	}
 	n.Session = session.Config{
 		InitialPacketSize: uint16(s.PacketSize), KeepAlive: time.Duration(s.KeepAlive), Idle: time.Duration(s.Idle),
 		HandshakeTimeout: time.Duration(s.HandshakeTimeout), WriteTimeout: time.Duration(s.WriteTimeout), ReadTimeout: time.Duration(s.ReadTimeout),
-		MaxLanes: int64(l.Lanes), MaxConns: l.Connections, MaxConnsPerAddress: l.ConnectionsPerAddress,
+		MaxLanes:      int64(l.Lanes),
 		OutboundBytes: int(s.Outbound), SocketBuffer: int(s.SocketBuffer),
 		LaneWindow: uint64(s.LaneWindow), MaxLaneWindow: uint64(s.MaxLaneWindow),
 		ConnWindow: uint64(s.ConnectionWindow), MaxConnWindow: uint64(s.MaxConnectionWindow),

@@ -4,7 +4,11 @@
 // order; it touches the one file that is named, and refuses whatever it does not know, all faults at once.
 package config
 
-import "time"
+import (
+	"time"
+
+	"margay.dev/wire"
+)
 
 // Config is the whole of it. The tags of a field say its key in the file, what it does, and what it is when nobody says
 // otherwise; what is read, checked, printed and documented follows from them.
@@ -39,6 +43,12 @@ type Limits struct {
 	InFlight              Size     `yaml:"in_flight" default:"128MiB" min:"1MiB" doc:"Bytes of publishes that are not answered yet, in all; a client beyond it waits"`
 	InFlightConnection    Size     `yaml:"in_flight_per_connection" default:"64MiB" min:"64KiB" doc:"The same, per connection; a larger publish is refused"`
 	AuthTimeout           Duration `yaml:"auth_timeout" default:"10s" min:"100ms" max:"10m" doc:"From connecting to a valid token"`
+	Frame                 Size     `yaml:"frame" default:"16MiB" min:"64KiB" max:"16MiB" doc:"Body of a frame that a client sends; larger ones end its connection"`
+	Batch                 Size     `yaml:"batch" default:"8MiB" min:"1KiB" max:"8MiB" doc:"Batch that a client publishes, as it would be without compression"`
+	Record                Size     `yaml:"record" default:"8MiB" min:"1KiB" max:"8MiB" doc:"Record: key, headers and value"`
+	Key                   Size     `yaml:"key" default:"4KiB" min:"16" max:"4KiB" doc:"Key of a record"`
+	Headers               int      `yaml:"headers" default:"64" min:"1" max:"65535" doc:"Headers of a record"`
+	HeaderBytes           Size     `yaml:"header_bytes" default:"16KiB" min:"16" max:"8MiB" doc:"Headers of a record together"`
 }
 
 // Storage is what the node takes of the machine for its data.
@@ -82,5 +92,8 @@ func (c *Config) check(fault func(format string, args []any, paths ...string)) {
 	above("session.lane_window", "session.max_lane_window", s.LaneWindow <= s.MaxLaneWindow)
 	above("session.connection_window", "session.max_connection_window", s.ConnectionWindow <= s.MaxConnectionWindow)
 	above("limits.in_flight_per_connection", "limits.in_flight", l.InFlightConnection <= l.InFlight)
+	above("limits.batch", "limits.frame", l.Batch+wire.PublishHead <= l.Frame)
+	above("limits.record", "limits.batch", l.Record <= l.Batch)
+	above("limits.header_bytes", "limits.record", l.HeaderBytes <= l.Record)
 	above("limits.connections_per_address", "limits.connections", l.ConnectionsPerAddress <= l.Connections)
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"margay.dev/broker"
 	"margay.dev/cluster/node"
 	"margay.dev/wire/session"
 )
@@ -166,6 +167,8 @@ func TestFaultsBetweenValues(t *testing.T) {
 		"session: {keepalive: 20s}":                                   {"session.keepalive is 20s (F:1)", "session.idle is 30s (default)"},
 		"session: {lane_window: 9MiB}":                                {"session.max_lane_window is 8MiB"},
 		"session: {connection_window: 17MiB}":                         {"session.max_connection_window is 16MiB"},
+		"limits: {batch: 2MiB}":                                       {"limits.record is 8MiB"},
+		"limits: {frame: 1MiB, record: 1KiB, batch: 1MiB}":            {"limits.batch is 1MiB", "limits.header_bytes is 16KiB"},
 		"limits: {in_flight: 32MiB}":                                  {"limits.in_flight_per_connection is 64MiB"},
 		"limits: {connections: 10, connections_per_address: 11}":      {"limits.connections_per_address is 11"},
 		"limits: {connections: 0}\nsession: {lane_window: 9MiB}":      {"limits.connections: 0 is below 1"},
@@ -288,7 +291,12 @@ func TestDefaultsAreThoseOfTheParts(t *testing.T) {
 	load(t, Input{}).Config.Apply(&n)
 	want := session.Config{}.WithDefaults()
 	want.ALPN, want.Logger, want.Stats = "", nil, nil // not for configuration
+	want.MaxConns = 0                                 // the node's, by its limits
 	if !reflect.DeepEqual(n.Session, want) {
 		t.Errorf("the session is %+v, its defaults %+v", n.Session, want)
+	}
+	none := broker.Limits{}
+	if err := n.Limits.Validate(); err != nil || n.Limits.WithDefaults() != none.WithDefaults() {
+		t.Errorf("the limits are %+v (%v), their defaults %+v", n.Limits, err, none.WithDefaults())
 	}
 }
