@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guide
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"margay.dev/client"
+	"margay.dev/cluster/margaytest"
+	"margay.dev/wire/control"
+)
+
+const patience = 30 * time.Second // that a test may take; no test passes by it
+
+var errEnough = errors.New("enough")
+
+// Each Go block of the guide stands in this package, at whatever depth, so the guide shows no program that does not
+// compile.
+func TestTheGuideShowsThisPackage(t *testing.T) {
+	var sources strings.Builder
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		sources.WriteString(unindented(t, name))
+	}
+	pages, err := filepath.Glob(filepath.Join("..", "..", "docs", "guide", "*.md"))
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("no pages of the guide: %v", err)
+	}
+	blocks := 0
+	for _, name := range pages {
+		page, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, rest := range strings.Split(string(page), "\n```go\n")[1:] {
+			blocks++
+			block, _, _ := strings.Cut(rest, "```")
+			if !strings.Contains(sources.String(), flat(block)) {
+				t.Errorf("%s shows what is not in this package:\n%s", name, block)
+			}
+		}
+	}
+	if blocks == 0 {
+		t.Error("the guide shows no Go at all")
+	}
+}
+
+func unindented(t *testing.T, name string) string {
+	t.Helper()
+	source, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return flat(string(source))
+}
+
+// flat takes the indentation away, which is deeper in a function than on a page.
+func flat(s string) string {
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	return strings.Join(lines, "\n")
+}
+
+// start starts a node with streams of these names and two shards each, and connects to it.
+func start(t *testing.T, streams ...string) (context.Context, *client.Client) {
+	t.Helper()
+	n := margaytest.Start(t)
+	here := n.Context()
+	api, err := control.NewClient(here.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer api.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	shards := 2
+	for _, name := range streams {
+		if _, err := api.CreateStream(ctx, here.Tenant, here.Namespace, control.StreamSpec{Name: name, Shards: &shards}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return ctx, n.Connect()
+}
+
+func publish(ctx context.Context, t *testing.T, c *client.Client, stream string, keys ...string) {
+	t.Helper()
+	for _, key := range keys {
+		if _, err := c.Publisher(stream).Publish(ctx, client.Record{Key: []byte(key), Value: []byte("of " + key)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// keysOf reads n records.
+func keysOf(ctx context.Context, t *testing.T, s *client.Subscription, n int) []string {
+	t.Helper()
+	var keys []string
+	for rec, err := range s.Records(ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if keys = append(keys, string(rec.Key)); len(keys) == n {
+			break
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func TestFilters(t *testing.T) {
+	ctx, c := start(t, "devices")
+	publish(ctx, t, c, "devices", "device/7/telemetry", "device/7", "alarm", "device/8", "alarm/fire")
+	s, err := severalFilters(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if got, want := keysOf(ctx, t, s, 4), []string{"alarm", "alarm/fire", "device/7/telemetry", "device/8"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	got := make(chan string)
+	done := make(chan error)
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		done <- oneKey(reading, c, func(rec client.Record) error {
+			select {
+			case got <- string(rec.Key):
+			case <-reading.Done():
+			}
+			return errEnough
+		})
+	}()
+	for key := ""; key == ""; { // it starts at what is latest, whenever that is
+		publish(ctx, t, c, "devices", "device/9", "device/8")
+		select {
+		case key = <-got:
+			if key != "device/8" {
+				t.Errorf("got %q", key)
+			}
+		default:
+		}
+	}
+	if err := <-done; !errors.Is(err, errEnough) {
+		t.Errorf("it ended with %v", err)
+	}
+}
