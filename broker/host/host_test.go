@@ -102,11 +102,12 @@ type rig struct {
 	host     *host.Host
 	registry *prometheus.Registry
 	stop     func()
+	cancel   func() // begins the stop and does not wait
 	dir      *storage.Dir
 	fs       vfs.FS
 }
 
-func start(t *testing.T, fs vfs.FS, p *plane) *rig {
+func start(t *testing.T, fs vfs.FS, p *plane, edits ...func(*host.Config)) *rig {
 	t.Helper()
 	dir, err := storage.OpenDir(fs, "/data", storage.Identity{Node: "n1", Cluster: "c1"})
 	if err != nil {
@@ -114,13 +115,18 @@ func start(t *testing.T, fs vfs.FS, p *plane) *rig {
 	}
 	r := &rig{t: t, plane: p, table: router.NewTable("n1"), registry: prometheus.NewRegistry(), dir: dir, fs: fs}
 	ready := make(chan struct{})
-	r.host = host.New(host.Config{
+	cfg := host.Config{
 		Node: "n1", FS: fs, Dir: dir, ControlPlane: p, Table: r.table, Registerer: r.registry, Reserve: 64 << 10,
 		Logger: slog.New(slog.NewTextHandler(testLog{t}, nil)), OnReady: func() { close(ready) },
-	})
+	}
+	for _, edit := range edits {
+		edit(&cfg)
+	}
+	r.host = host.New(cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- r.host.Run(ctx) }()
+	r.cancel = cancel
 	var once sync.Once
 	r.stop = func() {
 		once.Do(func() {
