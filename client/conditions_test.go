@@ -5,6 +5,7 @@ package client_test
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -191,7 +192,9 @@ func TestDuplicateOfAnotherProducer(t *testing.T) {
 	b := fakebroker.New(t)
 	b.AddLog(stream, 1)
 	ctx := within(t)
-	first, second := connect(t, b).Publisher("orders"), connect(t, b).Publisher("orders")
+	var said strings.Builder
+	quiet := client.WithLogger(slog.New(slog.NewTextHandler(&said, nil)))
+	first, second := connect(t, b).Publisher("orders"), connect(t, b, quiet).Publisher("orders")
 	for round := range 3 {
 		id := fmt.Sprint(round)
 		a, err := first.Publish(ctx, client.Record{DedupID: id})
@@ -207,6 +210,12 @@ func TestDuplicateOfAnotherProducer(t *testing.T) {
 				t.Errorf("round %d, %d: %+v, the first is at %d", round, i, x, a.Offset)
 			}
 		}
+	}
+	if err := second.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if said.Len() > 0 {
+		t.Errorf("said %s", said.String())
 	}
 	for _, x := range b.Publishes() {
 		if x.DedupID != "" && x.Count != 1 {

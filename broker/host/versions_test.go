@@ -23,7 +23,7 @@ import (
 func keyed(t *testing.T, a *answers, corr uint64, key string, conds ...shard.Condition) *host.Request {
 	t.Helper()
 	bl := batch.NewBuilder(batch.Limits{})
-	if err := bl.Add(batch.Record{Key: []byte(key), Value: value(corr), Timestamp: 1}); err != nil {
+	if err := bl.Add(batch.Record{Key: []byte(key), Value: make([]byte, 10<<10), Timestamp: 1}); err != nil {
 		t.Fatal(err)
 	}
 	b, err := bl.Build(0, 0, batch.None)
@@ -68,7 +68,7 @@ func wantRefusal(t *testing.T, err *code.Error, c code.Code) {
 // again.
 func TestVersionsAreReadBesideThePublishers(t *testing.T) {
 	fs := faultfs.Wrap(memfs.New(rand.New(rand.NewPCG(1, 1))))
-	l := aLog(func(l *control.Log) { l.SegmentBytes = 4 << 10 })
+	l := aLog(func(l *control.Log) { l.SegmentBytes = 3 << 19 })
 	r := start(t, fs, newPlane(l))
 	s := r.shard(l.ID, 0)
 	a := newAnswers()
@@ -78,7 +78,7 @@ func TestVersionsAreReadBesideThePublishers(t *testing.T) {
 		corr++
 		return ask(t, s, a, keyed(t, a, corr, key, conds...))
 	}
-	for i := range 200 {
+	for i := range 300 {
 		if _, err := publish(fmt.Sprintf("k%d", i)); err != nil {
 			t.Fatal(err)
 		}
@@ -107,10 +107,16 @@ func TestVersionsAreReadBesideThePublishers(t *testing.T) {
 		_, err = publish("k7", shard.Condition{Version: 8})
 		return err == nil || err.Code != code.Opening
 	})
-	if have, _ := err.Details.Get(code.DetailLatest); err.Code != code.Conflict || have != 201 {
+	if have, _ := err.Details.Get(code.DetailLatest); err.Code != code.Conflict || have != 301 {
 		t.Fatalf("a version from before the log was read: %v", err)
 	}
-	for key, v := range map[string]uint64{"k7": 201, "new": 202, "k8": 9, "never": 0} {
+	want := map[string]uint64{"k7": 301, "new": 302, "never": 0}
+	for i := range uint64(300) {
+		if i != 7 {
+			want[fmt.Sprintf("k%d", i)] = i + 1
+		}
+	}
+	for key, v := range want {
 		if _, err := publish(key, shard.Condition{Version: v}); err != nil {
 			t.Errorf("%s at version %d: %v", key, v, err)
 		}
