@@ -262,11 +262,11 @@ func TestWindowKeepsTheNewest(t *testing.T) {
 	if len(raw) > 6*batch.MaxWindow {
 		t.Errorf("a contiguous window takes %d bytes", len(raw))
 	}
-	back, err := batch.ParseProducer(raw)
+	back, err := batch.BuildControl(p).Entries()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(back.Window, p.Window[10:]) {
+	if !reflect.DeepEqual(back[0].(batch.Producer).Window, p.Window[10:]) {
 		t.Fatal("the window is not the newest entries")
 	}
 }

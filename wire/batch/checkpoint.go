@@ -19,11 +19,6 @@ func (e CheckpointPart) AppendTo(dst []byte) []byte {
 	return appendUvarint(appendUvarint(dst, uint64(e.Index)), uint64(e.Total))
 }
 
-// ParseCheckpointPart reads what AppendTo wrote.
-func ParseCheckpointPart(p []byte) (CheckpointPart, error) {
-	return parseAlone("parse checkpoint part", p, parseCheckpointPart)
-}
-
 func parseCheckpointPart(c *cursor) CheckpointPart {
 	e := CheckpointPart{Index: c.u32(), Total: c.u32()}
 	if e.Index >= e.Total {

@@ -153,15 +153,3 @@ func parseEntry(c *cursor) Entry {
 	}
 	return e
 }
-
-// parseAlone reads one entry that must take up all of p.
-func parseAlone[E Entry](op string, p []byte, parse func(*cursor) E) (E, error) {
-	c := cursor{b: p}
-	e := parse(&c)
-	c.end()
-	if c.err != nil {
-		var none E
-		return none, fault(op, c.at, c.err)
-	}
-	return e, nil
-}

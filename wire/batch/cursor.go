@@ -25,9 +25,6 @@ func (e Cursor) AppendTo(dst []byte) []byte {
 	return appendBool(dst, e.Removed)
 }
 
-// ParseCursor reads what AppendTo wrote.
-func ParseCursor(p []byte) (Cursor, error) { return parseAlone("parse cursor", p, parseCursor) }
-
 func parseCursor(c *cursor) Cursor {
 	return Cursor{
 		Name: c.str(), Offset: c.uvarint(), Generation: c.uvarint(), Epoch: c.uvarint(), Updated: c.varint(), Removed: c.bool(),

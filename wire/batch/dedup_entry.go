@@ -47,9 +47,6 @@ func (e Dedup) AppendTo(dst []byte) []byte {
 	return dst
 }
 
-// ParseDedup reads what AppendTo wrote.
-func ParseDedup(p []byte) (Dedup, error) { return parseAlone("parse dedup", p, parseDedup) }
-
 func parseDedup(c *cursor) Dedup {
 	n := c.length()
 	if n > c.left()/3 { // a row takes at least three bytes

@@ -162,7 +162,7 @@ func TestDedupsSpreadOverEntries(t *testing.T) {
 // TestLastGraceStaysInRange: an entry that could not be read again would close the log for good.
 func TestLastGraceStaysInRange(t *testing.T) {
 	for _, d := range []time.Duration{-time.Hour, 1<<63 - 1} {
-		if _, err := batch.ParseLast(batch.Last{ID: 1, Grace: d, Removed: true}.AppendTo(nil)); err != nil {
+		if _, err := batch.BuildControl(batch.Last{ID: 1, Grace: d, Removed: true}).Entries(); err != nil {
 			t.Errorf("%v: %v", d, err)
 		}
 	}

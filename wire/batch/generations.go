@@ -31,11 +31,6 @@ func (e Generations) AppendTo(dst []byte) []byte {
 	return dst
 }
 
-// ParseGenerations reads what AppendTo wrote.
-func ParseGenerations(p []byte) (Generations, error) {
-	return parseAlone("parse generations", p, parseGenerations)
-}
-
 func parseGenerations(c *cursor) Generations {
 	n := c.length()
 	if n > c.left()/3 { // a row takes at least three bytes

@@ -36,9 +36,7 @@ func graceMs(d time.Duration) uint32 {
 	return uint32(min(max(d, 0)/time.Millisecond, math.MaxUint32))
 }
 
-// ParseLast reads what AppendTo wrote. The batch is a copy; nobody has checked it.
-func ParseLast(p []byte) (Last, error) { return parseAlone("parse last", p, parseLast) }
-
+// parseLast copies the record of a last message; nobody has checked it.
 func parseLast(c *cursor) Last {
 	e := Last{ID: c.u64(), Grace: time.Duration(c.u32()) * time.Millisecond, Removed: c.bool()}
 	if e.Removed != (c.left() == 0) {

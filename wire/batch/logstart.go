@@ -16,11 +16,6 @@ func (e LogStart) AppendTo(dst []byte) []byte {
 	return appendUvarint(appendUvarint(dst, e.Sequence), e.Offset)
 }
 
-// ParseLogStart reads what AppendTo wrote.
-func ParseLogStart(p []byte) (LogStart, error) {
-	return parseAlone("parse log start", p, parseLogStart)
-}
-
 func parseLogStart(c *cursor) LogStart {
 	return LogStart{Sequence: c.uvarint(), Offset: c.uvarint()}
 }

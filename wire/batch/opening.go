@@ -32,9 +32,6 @@ func (e Opening) AppendTo(dst []byte) []byte {
 	return appendUvarint(dst, e.LossyOffset)
 }
 
-// ParseOpening reads what AppendTo wrote.
-func ParseOpening(p []byte) (Opening, error) { return parseAlone("parse opening", p, parseOpening) }
-
 func parseOpening(c *cursor) Opening {
 	e := Opening{Generation: c.uvarint(), Leader: c.str()}
 	for n := c.length(); n > 0 && c.err == nil; n-- {

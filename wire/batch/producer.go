@@ -53,9 +53,6 @@ func (s Stored) next() Stored {
 	return s
 }
 
-// ParseProducer reads what AppendTo wrote.
-func ParseProducer(p []byte) (Producer, error) { return parseAlone("parse producer", p, parseProducer) }
-
 func parseProducer(c *cursor) Producer {
 	e := Producer{ID: c.u64(), LastSequence: c.uvarint(), Generation: c.uvarint(), LastAppend: c.varint()}
 	n := c.length()

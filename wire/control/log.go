@@ -15,7 +15,7 @@ const PresetStream = "stream"
 
 // Acknowledgement rules, the weakest first.
 const (
-	AckNone   = "none"   // answered when it is admitted
+	AckNone   = "none"   // written at the leader, not flushed
 	AckLeader = "leader" // flushed at the leader
 	AckQuorum = "quorum" // flushed at a majority of the replicas
 )

@@ -44,6 +44,3 @@ func Validate(pattern string) error {
 	}
 	return nil
 }
-
-// IsLiteral reports whether the pattern stands for the one key that is spelled as it is.
-func IsLiteral(pattern string) bool { return !strings.ContainsAny(pattern, "+#") }

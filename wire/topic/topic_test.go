@@ -232,14 +232,6 @@ func widen(t *rapid.T, pattern string) string {
 	return p
 }
 
-func TestIsLiteral(t *testing.T) {
-	for p, want := range map[string]bool{"a/b": true, "": true, "a/+": false, "#": false} {
-		if topic.IsLiteral(p) != want {
-			t.Errorf("%q: %v", p, !want)
-		}
-	}
-}
-
 func TestNothingAllocates(t *testing.T) {
 	key := []byte("device/12345678/telemetry/temperature")
 	if n := testing.AllocsPerRun(100, func() {

@@ -65,10 +65,6 @@ type finding struct {
 	extra      int // a record that was never acknowledged
 }
 
-func (f finding) sound() bool {
-	return f.missing == 0 && f.different == 0 && f.duplicates == 0 && f.extra == 0
-}
-
 // audit compares records, as they were read back, with what was promised.
 type audit struct {
 	account *account
