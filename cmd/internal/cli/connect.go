@@ -11,6 +11,7 @@ import (
 	"margay.dev/client"
 	"margay.dev/cmd/internal/exit"
 	"margay.dev/wire/code"
+	"margay.dev/wire/control"
 )
 
 // connect opens the data plane within the timeout. The caller closes the client.
@@ -35,6 +36,20 @@ func (a *app) connect(ctx context.Context, t *target, options ...client.Option) 
 		return nil, exit.NoAnswer(err, address)
 	}
 	return c, nil
+}
+
+// connectTo opens a connection for a stream as a user typed it; full names it to the broker, name to the user.
+func (a *app) connectTo(ctx context.Context, stream string, options ...client.Option) (c *client.Client, full, name string, err error) {
+	t, err := a.target()
+	if err != nil {
+		return nil, "", "", err
+	}
+	tenant, namespace, name, err := t.fullName(stream)
+	if err != nil {
+		return nil, "", "", err
+	}
+	c, err = a.connect(ctx, t, options...)
+	return c, control.FullName(tenant, namespace, name), name, err
 }
 
 // aboutStream says which stream an error is about, and that one that is not there can be made.

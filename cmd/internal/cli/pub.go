@@ -134,25 +134,17 @@ func (a *app) pub(cmd *cobra.Command, args []string, f *pubFlags) error {
 	if len(args) == 1 && !f.lines && a.Streams.InTerminal {
 		return exit.Misuse("no value: give VALUE, pipe one in, or use --lines")
 	}
-	t, err := a.target()
-	if err != nil {
-		return err
-	}
-	tenant, namespace, name, err := t.fullName(args[0])
-	if err != nil {
-		return err
-	}
 	options := []client.Option{client.WithAck(ack)}
 	if !f.lines || cmd.Flags().Changed("timeout") {
 		// A person waits for one record; a pipeline is better off riding out a restart.
 		options = append(options, client.WithDeliveryTimeout(min(a.global.timeout, client.MaxDeliveryTimeout)))
 	}
-	c, err := a.connect(cmd.Context(), t, options...)
+	c, full, name, err := a.connectTo(cmd.Context(), args[0], options...)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	p := c.Publisher(control.FullName(tenant, namespace, name))
+	p := c.Publisher(full)
 	if f.lines {
 		return a.pubLines(cmd.Context(), p, recipe, name)
 	}

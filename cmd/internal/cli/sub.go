@@ -80,15 +80,7 @@ func (a *app) sub(ctx context.Context, stream string, f *subFlags, oneShard bool
 	if err != nil {
 		return exit.Misuse("--from: %w", err)
 	}
-	t, err := a.target()
-	if err != nil {
-		return err
-	}
-	tenant, namespace, name, err := t.fullName(stream)
-	if err != nil {
-		return err
-	}
-	c, err := a.connect(ctx, t)
+	c, full, name, err := a.connectTo(ctx, stream)
 	if err != nil {
 		return err
 	}
@@ -96,7 +88,6 @@ func (a *app) sub(ctx context.Context, stream string, f *subFlags, oneShard bool
 
 	setup, cancel := context.WithTimeout(ctx, a.global.timeout)
 	defer cancel()
-	full := control.FullName(tenant, namespace, name)
 	info, err := c.Info(setup, full)
 	if err != nil {
 		return aboutStream(err, name)

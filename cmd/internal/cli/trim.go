@@ -16,7 +16,6 @@ import (
 	"margay.dev/cmd/internal/exit"
 	"margay.dev/cmd/internal/output"
 	"margay.dev/wire/code"
-	"margay.dev/wire/control"
 )
 
 type trimFlags struct {
@@ -72,22 +71,13 @@ func (a *app) trim(ctx context.Context, stream string, f *trimFlags) error {
 		}
 		return exit.Misuse("--before: %w", err)
 	}
-	t, err := a.target()
-	if err != nil {
-		return err
-	}
-	tenant, namespace, name, err := t.fullName(stream)
-	if err != nil {
-		return err
-	}
-	c, err := a.connect(ctx, t)
+	c, full, name, err := a.connectTo(ctx, stream)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(ctx, a.global.timeout)
 	defer cancel()
-	full := control.FullName(tenant, namespace, name)
 	points, err := f.points(ctx, c, full, start)
 	if err != nil {
 		return aboutTrim(err, name)
