@@ -52,6 +52,8 @@ type Client struct {
 	closed        bool
 	publishers    map[*Publisher]struct{}
 	subscriptions map[*Subscription]struct{}
+
+	lasts sync.WaitGroup // of last records
 }
 
 // Connect connects to a cluster at "margay://host:port[,host:port...]" (scheme and port may be left out; empty with
@@ -203,6 +205,7 @@ func (c *Client) Close() {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
+	c.closeDurable()
 	c.cancel()
 	for _, p := range c.livePublishers() {
 		p.stop()
@@ -210,6 +213,7 @@ func (c *Client) Close() {
 	for _, s := range c.liveSubscriptions() {
 		s.Close()
 	}
+	c.lasts.Wait()
 	c.requests.Close()
 	c.publishing.Close()
 	c.subscribing.Close()

@@ -47,6 +47,7 @@ const (
 	ErrCancelled        = code.Cancelled
 	ErrClosed           = code.Closed
 	ErrDeleted          = code.Deleted
+	ErrTakenOver        = code.TakenOver
 )
 
 // AsError returns the *Error that err is or wraps, nil for none.

@@ -52,7 +52,12 @@ type inbox struct {
 	entries []entry
 	head    int
 	held    int64
+	lifted  int // somebody waits for what comes behind the deliveries
+	closed  bool
 }
+
+// liftBy is how far the bound may be exceeded then: what is on its way in the connection's windows, with room to spare.
+const liftBy = 32 << 20
 
 func newInbox(limit int64) *inbox {
 	return &inbox{limit: limit, ready: make(chan struct{}, 1), room: make(chan struct{}, 1)}
@@ -62,7 +67,11 @@ func newInbox(limit int64) *inbox {
 func (q *inbox) waitRoom(ctx context.Context, size int64) error {
 	for {
 		q.mu.Lock()
-		ok := q.held == 0 || q.held+size+entryCost <= q.limit
+		limit := q.limit
+		if q.lifted > 0 {
+			limit += liftBy
+		}
+		ok := q.held == 0 || q.held+size+entryCost <= limit || q.closed
 		q.mu.Unlock()
 		if ok {
 			return nil
@@ -75,9 +84,33 @@ func (q *inbox) waitRoom(ctx context.Context, size int64) error {
 	}
 }
 
+// lift raises the bound for a while, or ends that.
+func (q *inbox) lift(up bool) {
+	q.mu.Lock()
+	if up {
+		q.lifted++
+	} else {
+		q.lifted--
+	}
+	q.mu.Unlock()
+	poke(q.room)
+}
+
+// discard throws away what is there and all that comes: nobody will read it.
+func (q *inbox) discard() {
+	q.mu.Lock()
+	q.closed, q.entries, q.head, q.held = true, nil, 0, 0
+	q.mu.Unlock()
+	poke(q.room)
+}
+
 func (q *inbox) put(e entry) {
 	e.cost += entryCost
 	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		return
+	}
 	q.entries = append(q.entries, e)
 	q.held += e.cost
 	q.mu.Unlock()

@@ -40,7 +40,7 @@ func (s *shardState) place(at wire.Started, untilMark bool) {
 	if !s.placed {
 		s.placed = true
 		s.receive, s.received = at.Offset, at.Generation
-		if s.start.Kind == wire.StartOffset {
+		if s.start.Kind == wire.StartOffset && !at.Resumed {
 			// The generation that the position was taken at finds a cut; the shard's present one would hide it.
 			s.received = s.start.Generation
 		}

@@ -54,6 +54,8 @@ type subscribeConfig struct {
 	queueBytes    uint32
 	untilMark     bool
 	skipLost      bool
+	durable       string
+	manualCommit  bool
 	receiveBuffer int64
 	onStatus      func(Status)
 	problems      []error
@@ -199,6 +201,9 @@ func (s *subscribeConfig) check(name string, shards int) *Error {
 	}
 	if s.policy > PolicyDisconnect {
 		return fail("policy %d is not known", s.policy)
+	}
+	if s.manualCommit && s.durable == "" {
+		return fail("ManualCommit without Durable")
 	}
 	seen := map[uint32]bool{}
 	for _, shard := range s.shards {

@@ -5,6 +5,7 @@ package client
 import (
 	"context"
 	"sort"
+	"sync"
 
 	"margay.dev/client/internal/backoff"
 	"margay.dev/client/internal/frames"
@@ -37,10 +38,17 @@ func (st *subscribeStream) close() { st.lane.Reset(code.Cancelled) }
 
 // run receives until the subscription ends, over as many streams as it takes.
 func (s *Subscription) run(st *subscribeStream) {
-	defer close(s.over)
+	defer close(s.gone)
+	over := sync.OnceFunc(func() { close(s.over) })
+	defer over()
 	wait := s.newBackoff()
 	for {
-		err := s.receive(st)
+		err := s.receive(st, s.finished)
+		if s.finished() && s.cfg.durable != "" {
+			over()                                          // for the reader, who is not there yet
+			_ = s.receive(st, func() bool { return false }) // answers to commits, until he is done
+		}
+		s.use(nil)
 		st.close()
 		if s.finished() {
 			return
@@ -67,6 +75,7 @@ func (s *Subscription) run(st *subscribeStream) {
 			}
 			return
 		}
+		s.use(st)
 		s.status(Status{Connected: true})
 	}
 }
@@ -221,6 +230,9 @@ func (s *Subscription) open(ctx context.Context) (*subscribeStream, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.cfg.durable != "" && !conn.Hello.Features.Has(wire.FeatureCursors) {
+		return nil, code.New(code.Unsupported, "the broker keeps no cursors")
+	}
 	lane, err := conn.OpenLane(ctx)
 	if err != nil {
 		return nil, unavailable("open lane", err)
@@ -244,7 +256,7 @@ func (s *Subscription) open(ctx context.Context) (*subscribeStream, error) {
 func (s *Subscription) subscribe(lane *session.Lane) error {
 	req := &wire.Subscribe{
 		Log: s.log, Policy: s.policy(), QueueRecords: s.cfg.queueRecords, QueueBytes: s.cfg.queueBytes, UntilMark: s.cfg.untilMark,
-		Filters: s.cfg.filters,
+		Filters: s.cfg.filters, Durable: s.cfg.durable,
 	}
 	for _, sh := range s.shards {
 		if !sh.over {
@@ -276,7 +288,14 @@ func (s *Subscription) place(ok *wire.Subscribed, asked int) error {
 		if sh == nil {
 			return code.New(code.Protocol, "subscribe: an answer about shard %d, which was not asked for", at.Shard)
 		}
+		if sh.placed && at.Offset > sh.receive { // another holder has read on meanwhile
+			s.enqueue(sh.progress(at.Offset, at.Generation))
+		}
+		if at.Resumed && !sh.placed {
+			s.resumed = true
+		}
 		sh.place(at, s.cfg.untilMark)
+		s.placed(at)
 		s.marks[i].Store(at.Latest)
 	}
 	for _, sh := range s.shards {
@@ -290,18 +309,18 @@ func (s *Subscription) place(ok *wire.Subscribed, asked int) error {
 // policy keeps a live subscription what it is when it resumes from an offset: only what was asked for first decides the
 // default.
 func (s *Subscription) policy() Policy {
-	if s.cfg.policy == PolicyDefault && s.cfg.kind == wire.StartLatest && s.shards[0].placed {
+	if s.cfg.policy == PolicyDefault && s.cfg.kind == wire.StartLatest && s.shards[0].placed && s.cfg.durable == "" {
 		return PolicyDropNew
 	}
 	return s.cfg.policy
 }
 
-// receive reads a stream until it ends; the error says why.
-func (s *Subscription) receive(st *subscribeStream) error {
+// receive reads a stream until it ends, and the error says why, or until enough.
+func (s *Subscription) receive(st *subscribeStream, enough func() bool) error {
 	stop := context.AfterFunc(s.ctx, func() { st.lane.Reset(code.Cancelled) })
 	defer stop()
 	var small []byte
-	for !s.finished() {
+	for !enough() {
 		h, err := st.lane.ReadSupported()
 		if err != nil {
 			return err
@@ -422,8 +441,14 @@ func (s *Subscription) receiveNote(h wire.Header, body []byte) error {
 			return err
 		}
 		return s.receiveEnd(&e)
+	case wire.TypeCommitted:
+		return orNil(s.settled(h.Corr, nil))
 	case wire.TypeError:
-		return frames.Error(body)
+		err := frames.Error(body)
+		if h.Corr >= corrCommit {
+			return orNil(s.settled(h.Corr, code.From(err)))
+		}
+		return err
 	default:
 		return frames.Unexpected(h, "subscribe")
 	}

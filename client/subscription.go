@@ -27,6 +27,8 @@ type Subscription struct {
 	wg     sync.WaitGroup
 	// over is closed when nothing more will come into the inbox; err is then final, nil for the end that was asked for.
 	over chan struct{}
+	// gone is closed when nothing more will come over a connection: commits find none.
+	gone chan struct{}
 	err  *Error
 
 	shards []*shardState // in order of the shard; read-only
@@ -36,6 +38,9 @@ type Subscription struct {
 	arena    []byte // small deliveries are cut from it
 	strikes  int    // fatal errors in a row that brought the subscription nowhere
 	struckAt uint64
+	resumed  bool // read-only once the subscription is made
+
+	commits commits
 
 	turn    sync.Mutex // held by the reader for one record; guards what follows and the reader's side of the shards
 	current entry
@@ -43,6 +48,8 @@ type Subscription struct {
 	sliced  batch.SliceReader // in place of records while current is a slice
 	reading bool
 	broken  *Error // a batch that cannot be read: the end
+	// What iterations of a durable subscription have given and nobody is done with.
+	holdings map[*holding]struct{}
 }
 
 // Subscribe subscribes to a stream, by default to all shards, from the latest record on. ctx bounds the set-up only; the
@@ -64,6 +71,7 @@ func (c *Client) Subscribe(ctx context.Context, name string, opts ...SubscribeOp
 	}
 	s := &Subscription{
 		c: c, name: info.Name, cfg: cfg, log: info.Log, inbox: newInbox(cfg.receiveBuffer), over: make(chan struct{}),
+		gone: make(chan struct{}),
 	}
 	for _, shard := range cfg.chosen(len(info.Shards)) {
 		s.shards = append(s.shards, &shardState{id: shard, start: cfg.start(shard)})
@@ -85,7 +93,11 @@ func (c *Client) Subscribe(ctx context.Context, name string, opts ...SubscribeOp
 		return nil, errClosed("the client")
 	}
 	c.subscriptions[s] = struct{}{}
+	s.use(first)
 	s.wg.Go(func() { s.run(first) })
+	if s.cfg.durable != "" && !s.cfg.manualCommit {
+		s.wg.Go(s.keepStoring)
+	}
 	c.mu.Unlock()
 	return s, nil
 }
@@ -98,8 +110,11 @@ func (c *Client) Subscribe(ctx context.Context, name string, opts ...SubscribeOp
 // stay valid, and they must not be changed. Keeping one record keeps its batch in memory; copy what you keep for long.
 func (s *Subscription) Records(ctx context.Context) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
+		given := &holding{}
+		defer s.leave(given)
 		for {
-			rec, ok, err := s.read(ctx)
+			s.asked(given)
+			rec, ok, err := s.read(ctx, given)
 			if err != nil {
 				yield(Record{}, err)
 				return
@@ -112,7 +127,7 @@ func (s *Subscription) Records(ctx context.Context) iter.Seq2[Record, error] {
 }
 
 // read returns the next record; ok is false at the end that was asked for.
-func (s *Subscription) read(ctx context.Context) (rec Record, ok bool, err *Error) {
+func (s *Subscription) read(ctx context.Context, given *holding) (rec Record, ok bool, err *Error) {
 	for {
 		if ctx.Err() != nil {
 			return Record{}, false, ended(ctx, Refused, "read %s", s.name)
@@ -120,14 +135,14 @@ func (s *Subscription) read(ctx context.Context) (rec Record, ok bool, err *Erro
 		if s.ctx.Err() != nil {
 			return Record{}, false, errClosed("the subscription")
 		}
-		if ok, err := s.pull(&rec); ok || err != nil {
+		if ok, err := s.pull(&rec, given); ok || err != nil {
 			return rec, ok, err
 		}
 		select {
 		case <-s.inbox.ready:
 		case <-s.over:
 			// What came before the end has precedence over it.
-			if ok, err := s.pull(&rec); ok || err != nil {
+			if ok, err := s.pull(&rec, given); ok || err != nil {
 				return rec, ok, err
 			}
 			return Record{}, false, s.err
@@ -138,7 +153,7 @@ func (s *Subscription) read(ctx context.Context) (rec Record, ok bool, err *Erro
 }
 
 // pull takes the next record out of what has arrived.
-func (s *Subscription) pull(rec *Record) (bool, *Error) {
+func (s *Subscription) pull(rec *Record, given *holding) (bool, *Error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
 	for {
@@ -149,6 +164,9 @@ func (s *Subscription) pull(rec *Record) (bool, *Error) {
 			ok, err := s.decode(rec)
 			if ok || err != nil {
 				s.broken = err
+				if ok {
+					s.hand(given, rec)
+				}
 				return ok, err
 			}
 			s.reading = false
@@ -257,8 +275,10 @@ func (s *Subscription) Lag() uint64 {
 	return lag
 }
 
-// Close ends the subscription and waits for its goroutine. What was not read is not lost: Position says where to go on.
+// Close ends the subscription and waits for its goroutines; a durable one first stores how far its reader has got, if its
+// broker answers soon. What was not read is not lost: Position says where to go on.
 func (s *Subscription) Close() {
+	s.storeLast()
 	s.cancel()
 	s.wg.Wait()
 	s.c.mu.Lock()

@@ -53,13 +53,12 @@ func ledShards(m *router.Map, rl *router.Log, id batch.LogID) ([]*host.Shard, er
 	var out []*host.Shard
 	for n := range rl.Shards {
 		s, refused := led(m, id, uint32(n))
-		if errors.Is(refused, code.NotLeader) {
-			continue
-		}
-		if refused != nil {
+		switch {
+		case refused == nil:
+			out = append(out, s)
+		case refused.Code != code.NotLeader:
 			return nil, refused
 		}
-		out = append(out, s)
 	}
 	return out, nil
 }

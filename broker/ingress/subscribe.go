@@ -33,8 +33,8 @@ func (l *lane) subscribe(ctx context.Context, h wire.Header, body []byte) error 
 	if err != nil {
 		return l.lane.Send(l.frameError(h.Corr, err))
 	}
+	defer sub.Close()
 	if err := l.lane.Write(wire.AppendFrame(nil, h.Corr, ok)); err != nil {
-		sub.Close()
 		return err
 	}
 	l.conn.lanes.Go(func() { l.watch(ctx, sub) })
@@ -42,6 +42,9 @@ func (l *lane) subscribe(ctx context.Context, h wire.Header, body []byte) error 
 	if end := sub.Serve(ctx); end != nil {
 		l.conn.srv.metrics.error(end.Code)
 		_ = l.lane.Write(wire.AppendFrame(nil, h.Corr, end)) // a broken lane tells its client enough
+		if f.Durable != "" && end.Code == 0 {
+			sub.Settle(ctx)
+		}
 	}
 	return errLaneDone
 }

@@ -231,6 +231,22 @@ func (s *Subscription) takeNotes() {
 	}
 }
 
+// Settle answers commits of a durable subscription that has come to its end, until its subscriber is done: he has read
+// what came and may say so.
+func (s *Subscription) Settle(ctx context.Context) {
+	for {
+		s.takeNotes()
+		if s.flush() != nil {
+			return
+		}
+		select {
+		case <-s.queue.Ready():
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // touch shows once a day that the cursor has a holder, though nothing moves it.
 func (s *Subscription) touch(now time.Time) {
 	d := s.durable

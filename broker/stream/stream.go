@@ -238,18 +238,22 @@ func (s *Subscription) startTime(x *part, at uint64, now time.Time) error {
 
 // Close takes the subscription out of every hub, and lets go of its cursor.
 func (s *Subscription) Close() {
-	for _, p := range s.parts {
-		p.shard.Hub().Leave(s.queue)
-	}
+	s.leave()
 	if s.durable != nil {
 		s.durable.hold.release()
+	}
+}
+
+func (s *Subscription) leave() {
+	for _, p := range s.parts {
+		p.shard.Hub().Leave(s.queue)
 	}
 }
 
 // Serve delivers until the subscription ends, the lane breaks or ctx is done, and returns the end to tell
 // the subscriber; nil when the lane is broken.
 func (s *Subscription) Serve(ctx context.Context) *wire.End {
-	defer s.Close()
+	defer s.leave()
 	defer s.count()
 	progress := time.NewTimer(progressEvery)
 	defer progress.Stop()

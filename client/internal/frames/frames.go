@@ -20,11 +20,19 @@ func Read(lane *session.Lane, buf []byte) (wire.Header, []byte, error) {
 	if err != nil {
 		return h, buf, err
 	}
-	if h.Size > MaxSmall {
-		return h, buf, code.New(code.Protocol, "frame %s: body of %d bytes exceeds %d", h.Type, h.Size, MaxSmall)
+	if limit := limitOf(h.Type); h.Size > limit {
+		return h, buf, code.New(code.Protocol, "frame %s: body of %d bytes exceeds %d", h.Type, h.Size, limit)
 	}
 	buf, err = lane.AppendBody(buf[:0])
 	return h, buf, err
+}
+
+// limitOf is MaxSmall for all but the one list that may be long.
+func limitOf(t wire.Type) uint32 {
+	if t == wire.TypeCursors {
+		return wire.MaxFrame
+	}
+	return MaxSmall
 }
 
 // Error parses the body of an Error frame; what does not parse is an error too.

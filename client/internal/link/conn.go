@@ -152,8 +152,8 @@ func (c *Conn) expect(want wire.Frame) error {
 func (c *Conn) reply(corr uint64, f wire.Frame) { _ = c.control.SendFrame(corr, f) }
 
 // serve reads the control lane and keeps the token fresh until the connection or the link ends.
-func (c *Conn) serve(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
+func (c *Conn) serve(done context.Context) {
+	ctx, cancel := context.WithCancel(done)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		defer cancel()
@@ -168,7 +168,11 @@ func (c *Conn) serve(ctx context.Context) {
 	wg.Go(func() { c.keepFresh(ctx) })
 	wg.Go(func() { c.ping(ctx) })
 	<-ctx.Done()
-	_ = c.Close(code.Closed, "the client is done")
+	why := code.Unavailable
+	if done.Err() != nil {
+		why = code.Closed // in order: what was to happen when the client is lost does not
+	}
+	_ = c.Close(why, "the client is done with the connection")
 	wg.Wait()
 }
 
