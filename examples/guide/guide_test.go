@@ -157,3 +157,40 @@ func TestFilters(t *testing.T) {
 		t.Errorf("it ended with %v", err)
 	}
 }
+
+func TestSubscriptions(t *testing.T) {
+	ctx, c := start(t, "orders")
+	publish(ctx, t, c, "orders", "a", "b", "c")
+	var place string
+	err := withTheirPlace(ctx, c, func(_ client.Record, at string) error {
+		place = at
+		return errEnough
+	})
+	if !errors.Is(err, errEnough) {
+		t.Fatal(err)
+	}
+	s, err := goOn(ctx, c, place)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	publish(ctx, t, c, "orders", "d")
+	if got := keysOf(ctx, t, s, 3); len(got) != 3 || got[2] != "d" {
+		t.Errorf("behind the first record came %q", got)
+	}
+	if n, err := forASecond(ctx, s); n != 0 || err != nil {
+		t.Errorf("nothing more came: %d bytes, %v", n, err)
+	}
+	publish(ctx, t, c, "orders", "e")
+	if got := keysOf(ctx, t, s, 1); got[0] != "e" {
+		t.Errorf("after an interruption came %q", got)
+	}
+	all, err := c.Subscribe(ctx, "orders", client.FromEarliest(), client.UntilMark())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer all.Close()
+	if missed, err := countMissing(ctx, all); missed != 0 || err != nil {
+		t.Errorf("missed %d, %v", missed, err)
+	}
+}

@@ -153,7 +153,8 @@ func portsFree(ctx context.Context) error {
 	return errors.Join(udp.Close(), tcp.Close())
 }
 
-// startNode starts the node of a page that has none, and waits until it is ready.
+// startNode starts the node of a page that has none, and waits until it is ready and has said where its context is,
+// without which commands find nobody.
 func (sh *shell) startNode(ctx context.Context) error {
 	p, err := sh.start(ctx, step{command: "margay serve", background: true})
 	if err != nil {
@@ -172,7 +173,7 @@ func (sh *shell) startNode(ctx context.Context) error {
 			said, _ := p.output.read()
 			return fmt.Errorf("0: the page's node was not ready at http://%s/readyz: %w\n%s", nodeHTTP, ctx.Err(), said)
 		case <-tick.C:
-			if ready(ctx) {
+			if said, _ := p.output.read(); strings.Contains(said, "The context ") && ready(ctx) {
 				return nil
 			}
 		}
