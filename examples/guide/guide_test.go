@@ -194,3 +194,42 @@ func TestSubscriptions(t *testing.T) {
 		t.Errorf("missed %d, %v", missed, err)
 	}
 }
+
+func TestDurable(t *testing.T) {
+	ctx, c := start(t, "orders", "devices")
+	publish(ctx, t, c, "orders", "a", "b", "c")
+	n := 0
+	for range 2 { // who comes back begins with what was being handled
+		err := durable(ctx, c, func(client.Record) error {
+			if n++; n%2 == 0 {
+				return errEnough
+			}
+			return nil
+		})
+		if !errors.Is(err, errEnough) {
+			t.Fatal(err)
+		}
+	}
+	s, err := c.Subscribe(ctx, "orders", client.Durable("billing"), client.UntilMark(), client.ManualCommit())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if !s.Resumed() {
+		t.Error("it is new for the third time")
+	}
+	err = byHand(ctx, s, func([]client.Record) error { return nil })
+	if err != nil {
+		t.Error(err)
+	}
+	if err := forget(ctx, c); err != nil {
+		t.Error(err)
+	}
+	last, err := presence(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := last.Clear(ctx); err != nil {
+		t.Error(err)
+	}
+}
