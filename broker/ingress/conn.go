@@ -186,6 +186,9 @@ func (c *conn) subscription(ctx context.Context, l *session.Lane, granted func(*
 	if c.closing != nil {
 		return nil, nil, c.closing
 	}
+	if err := granted(c.claims.Load()); err != nil { // another token may have been shown since it was asked for
+		return nil, nil, code.From(err)
+	}
 	if limit := c.srv.cfg.MaxSubscriptions; len(c.cancels) >= limit {
 		return nil, nil, code.New(code.TooMany, "the connection has %d subscriptions, as many as it may", limit).
 			With(code.DetailLimit, uint64(limit)).Retry(retryTooMany)

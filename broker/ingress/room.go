@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	roomStep   = 256 << 10        // of the broker's room that is taken ahead of the bytes
+	roomFree   = 4 << 10          // of a body that is read before it takes any of the broker's room
+	roomStep   = 256 << 10        // of the broker's room that is taken ahead of the bytes, at most
 	roomWithin = 5 * time.Second  // that a body which has begun waits for more room
 	bodyWithin = 60 * time.Second // that a body may take to arrive
 	bodySmall  = 16 << 10         // below this nobody counts the time
@@ -39,26 +40,37 @@ func (l *lane) receive(ctx context.Context, n int64) (_ []byte, err error) {
 		late := time.AfterFunc(bodyWithin, func() { l.lane.Reset(code.Timeout) })
 		defer late.Stop()
 	}
-	var buf []byte
-	for held < n {
-		step := min(n-held, roomStep)
-		if err := l.room(ctx, step, held > 0); err != nil {
-			return nil, err
+	take := func(total int64) error {
+		if total == held {
+			return nil
 		}
-		held += step
-		l.conn.srv.held.Add(step)
-		if int64(cap(buf)) < held {
-			grown := make([]byte, len(buf), min(n, max(held, 4*int64(len(buf)))))
+		if err := l.room(ctx, total-held, held > 0); err != nil {
+			return err
+		}
+		l.conn.srv.held.Add(total - held)
+		held = total
+		return nil
+	}
+	var buf []byte
+	for come := int64(0); come < n; come = int64(len(buf)) {
+		// What is taken ahead is a multiple of what has come: bytes hold room, and headers do not, however many.
+		to := come + min(n-come, max(15*come, roomFree), roomStep)
+		if come > 0 {
+			if err := take(to); err != nil {
+				return nil, err
+			}
+		}
+		if int64(cap(buf)) < to {
+			grown := make([]byte, come, min(n, max(to, 4*come)))
 			copy(grown, buf)
 			buf = grown
 		}
-		from := len(buf)
-		buf = buf[:held]
-		if err := l.lane.ReadBody(buf[from:]); err != nil {
+		buf = buf[:to]
+		if err := l.lane.ReadBody(buf[come:]); err != nil {
 			return nil, err
 		}
 	}
-	return buf, nil
+	return buf, take(n) // a small one has come whole and holds nothing yet
 }
 
 // room takes a part of the broker's room. A body that has begun waits for more only for a while: many of them,

@@ -29,7 +29,8 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// create makes a stream.
+// create makes a stream and waits until its shards are open: who speaks frames without the client is told
+// "opening" before that.
 func create(t *testing.T, n *margaytest.Node, spec control.StreamSpec) {
 	t.Helper()
 	cc := n.Context()
@@ -39,6 +40,11 @@ func create(t *testing.T, n *margaytest.Node, spec control.StreamSpec) {
 	}
 	defer api.Close()
 	if _, err := api.CreateStream(within(t), cc.Tenant, cc.Namespace, spec); err != nil {
+		t.Fatal(err)
+	}
+	c := n.Connect()
+	defer c.Close()
+	if _, err := c.Offsets(within(t), spec.Name); err != nil {
 		t.Fatal(err)
 	}
 }
