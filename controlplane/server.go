@@ -31,8 +31,8 @@ import (
 	"margay.dev/wire/token"
 )
 
-// catalogName is the file in Config.Dir.
-const catalogName = "catalog.db"
+// CatalogName is the file in Config.Dir that holds the catalog.
+const CatalogName = "catalog.db"
 
 // renewEvery is how often the server's certificate is looked at; it is renewed weeks before its end.
 const renewEvery = time.Hour
@@ -53,7 +53,7 @@ type Server struct {
 
 // Check says whether New would take what lies in a directory for this cluster, without writing to it.
 func Check(dir, cluster string) error {
-	return embedded.Check(filepath.Join(dir, catalogName), cluster)
+	return embedded.Check(filepath.Join(dir, CatalogName), cluster)
 }
 
 // New opens the control plane, making what a fresh directory lacks.
@@ -70,7 +70,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open control plane: %w", err)
 	}
-	store, err := embedded.Open(filepath.Join(cfg.Dir, catalogName), embedded.Options{})
+	store, err := embedded.Open(filepath.Join(cfg.Dir, CatalogName), embedded.Options{})
 	if err != nil {
 		return nil, err
 	}

@@ -69,16 +69,17 @@ type Host struct {
 	building chan struct{}   // slots for tables of versions
 
 	// Owned by Run.
-	snapshot control.Snapshot
-	shards   map[Ref]*Shard
-	configs  map[Ref]*control.Log
-	damaged  map[Ref]error
-	retry    map[Ref]retryOpen
-	closing  map[Ref]bool        // told to close, not ended yet
-	opening  map[Ref]bool        // being recovered
-	kept     map[Ref]storage.Log // logs in memory between two openings
-	slots    chan struct{}       // openings under way at once
-	ready    bool
+	snapshot  control.Snapshot
+	shards    map[Ref]*Shard
+	configs   map[Ref]*control.Log
+	damaged   map[Ref]error
+	retry     map[Ref]retryOpen
+	closing   map[Ref]bool        // told to close, not ended yet
+	opening   map[Ref]bool        // being recovered
+	kept      map[Ref]storage.Log // logs in memory between two openings
+	slots     chan struct{}       // openings under way at once
+	ready     bool
+	strangers int // shards that the catalog does not know, as last told
 
 	mu      sync.Mutex
 	report  Report
@@ -125,7 +126,7 @@ func New(cfg Config) *Host {
 	}
 	h := &Host{
 		cfg: cfg, log: cfg.Logger, committer: commit.New(cfg.FlushSlots), files: storage.NewFiles(cfg.SealedFiles), budget: budget{limit: int64(cfg.OpenLogs)},
-		space: &space{fs: cfg.FS, dir: cfg.Dir.Path(), reserve: cfg.Reserve},
+		space: &space{fs: cfg.FS, dir: cfg.Dir.Path(), reserve: cfg.Reserve, log: cfg.Logger},
 		ended: make(chan *Shard), results: make(chan openResult), slots: make(chan struct{}, openParallel),
 		closing: map[Ref]bool{}, opening: map[Ref]bool{}, kept: map[Ref]storage.Log{},
 		building: make(chan struct{}, versionsParallel), moved: make(chan struct{}), shards: map[Ref]*Shard{}, configs: map[Ref]*control.Log{}, damaged: map[Ref]error{}, retry: map[Ref]retryOpen{},

@@ -65,7 +65,7 @@ func (h *Host) Report() Report {
 func (h *Host) setReport(want map[Ref]*control.Log) {
 	r := Report{Ready: h.snapshot.Version > 0, Quarantined: map[Ref]string{}, Unknown: h.unknown()}
 	for ref, err := range h.damaged {
-		r.Quarantined[ref] = err.Error()
+		r.Quarantined[ref] = h.faultText(err)
 	}
 	for ref, l := range want {
 		state, reason := h.stateOf(ref)
@@ -84,11 +84,15 @@ func (h *Host) setReport(want map[Ref]*control.Log) {
 		g.Set(float64(r.Shards[i]))
 	}
 	h.metrics.unknown.Set(float64(r.Unknown))
+	if r.Unknown > 0 && r.Unknown != h.strangers {
+		h.log.Warn("there are shards on the disk that the catalog does not know: they are kept and not served", "shards", r.Unknown)
+	}
+	h.strangers = r.Unknown
 	open := slices.Collect(maps.Values(h.shards))
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.report, h.led = r, open
-	if h.snapshot.Version > h.applied {
+	if h.snapshot.Version > h.applied && len(h.opening) == 0 {
 		h.applied = h.snapshot.Version
 		close(h.moved)
 		h.moved = make(chan struct{})
@@ -101,7 +105,7 @@ func (h *Host) stateOf(ref Ref) (State, string) {
 	case h.shards[ref] != nil:
 		return Open, ""
 	case err != nil:
-		return Quarantined, err.Error()
+		return Quarantined, h.faultText(err)
 	case retry.noRoom != "" && !h.opening[ref]:
 		return NoRoom, retry.noRoom
 	case failed && !h.opening[ref]:

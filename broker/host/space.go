@@ -3,6 +3,7 @@
 package host
 
 import (
+	"log/slog"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ type space struct {
 	fs      vfs.FS
 	dir     string
 	reserve uint64
+	log     *slog.Logger
 
 	free   atomic.Int64 // at the last look
 	since  atomic.Int64 // bytes written since the last look
@@ -32,7 +34,19 @@ func (s *space) wrote(n int64) {
 	}
 }
 
-func (s *space) fill() { s.isFull.Store(true) }
+func (s *space) fill() { s.set(true) }
+
+// set says whether the disk is full, and tells the operator when that changes.
+func (s *space) set(full bool) {
+	if s.isFull.Swap(full) == full {
+		return
+	}
+	if full {
+		s.log.Error("the disk is full: records are refused, reads go on", "dir", s.dir, "free", s.free.Load(), "reserve", s.reserve)
+	} else {
+		s.log.Info("the disk has room again: records are taken", "dir", s.dir, "free", s.free.Load())
+	}
+}
 
 // full says whether records are to be refused. While they are, it looks again now and then.
 func (s *space) full() bool {
@@ -55,7 +69,7 @@ func (s *space) look() {
 	s.mu.Unlock()
 	if err == nil {
 		s.free.Store(int64(min(free, math.MaxInt64)))
-		s.isFull.Store(free < s.reserve)
+		s.set(free < s.reserve)
 	}
 }
 

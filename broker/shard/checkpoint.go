@@ -52,7 +52,8 @@ func (c *Core) retain(now int64, segments []Segment, eff *Effects) {
 	start := c.pendingStart()
 	for i := 0; i+1 < len(segments); i++ {
 		old := c.cfg.MaxAge > 0 && now-segments[i].LastAppendTime > c.cfg.MaxAge.Microseconds()
-		if !old && (c.cfg.MaxBytes <= 0 || total <= c.cfg.MaxBytes) {
+		// What stays is at least what was asked for: a head segment goes only if the rest still fills the bound.
+		if !old && (c.cfg.MaxBytes <= 0 || total-segments[i].Bytes < c.cfg.MaxBytes) {
 			break
 		}
 		total -= segments[i].Bytes

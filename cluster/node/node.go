@@ -119,6 +119,9 @@ func (n *node) open(ctx context.Context) error {
 	if err := controlplane.Check(n.controlDir(), id.Cluster); err != nil {
 		return err
 	}
+	if err := n.checkCatalog(); err != nil {
+		return err
+	}
 	var listen net.ListenConfig
 	if n.udp, err = listen.ListenPacket(ctx, "udp", n.cfg.Listen); err != nil {
 		return fmt.Errorf("listen for clients: %w", err)
@@ -132,6 +135,20 @@ func (n *node) open(ctx context.Context) error {
 	n.registry = newRegistry(n.cfg.Version)
 	n.health = &health{}
 	return n.openParts(ctx, id)
+}
+
+// checkCatalog refuses to begin an empty catalog beside shards that hold records: their logs would be gone under
+// their names, in silence, and new ones would take those.
+func (n *node) checkCatalog() error {
+	if _, err := os.Stat(filepath.Join(n.controlDir(), controlplane.CatalogName)); !errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	shards, err := n.cfg.FS.List(filepath.Join(n.cfg.Dir, "shards"))
+	if err != nil || len(shards) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: there are %d logs below %s and no %s in %s; put the directory back from a copy, or move the shards away to start empty",
+		storage.ErrIncomplete, len(shards), filepath.Join(n.cfg.Dir, "shards"), controlplane.CatalogName, n.controlDir())
 }
 
 func (n *node) openParts(ctx context.Context, id storage.Identity) error {
@@ -270,13 +287,14 @@ func (n *node) serve(ctx context.Context) error {
 	g.Go(func() error {
 		select {
 		case <-n.broker.Ready():
-			n.health.ready.Store(true)
 			if n.cfg.Ready != nil {
 				n.cfg.Ready(Info{
 					Address: n.udp.LocalAddr().String(), HTTP: n.url(), Context: n.context, Fresh: n.fresh,
 					Issue: n.control.IssueToken, ReloadCertificates: n.control.ReloadCertificates,
 				})
 			}
+			n.health.ready.Store(true) // behind Ready: who waits for it finds the context written
+			n.cfg.Logger.Info("ready", "version", n.cfg.Version, "node", n.dir.Node(), "start", n.dir.Starts(), "address", n.udp.LocalAddr().String(), "http", n.url())
 		case <-ctx.Done():
 		}
 		<-ctx.Done()

@@ -22,6 +22,12 @@ func (a *app) connect(ctx context.Context, t *target, options ...client.Option) 
 			Do: "add it to --address, as in margay://HOST:7420,http://HOST:7421",
 		}
 	}
+	if t.HTTP == "" && t.APIKey == "" && t.token == "" {
+		return nil, &exit.Error{
+			Err: errors.New("no control plane is named for that broker, and no token"), Code: exit.Usage,
+			Do: "name both, as in --address margay://HOST:7420,http://HOST:7421, or use that node's context: --context DATA/context.yaml",
+		}
+	}
 	address := scheme + strings.Join(t.Addresses, ",")
 	where := t.Context
 	if t.token != "" {

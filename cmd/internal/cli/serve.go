@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -187,6 +188,10 @@ func (a *app) announce(info node.Info, data string) error {
 func (a *app) saveLocal(c *control.Context, file string) (where, use string) {
 	withFile := " --context " + quoteForShell(file)
 	store, err := contexts.Locate(a.Getenv)
+	if err == nil && othersContext(store, c) {
+		a.Warn("the context %q is another node's and stays as it is; this node's is in %s", c.Name, file)
+		return file, withFile
+	}
 	if err == nil {
 		err = store.Save(c)
 	}
@@ -199,6 +204,13 @@ func (a *app) saveLocal(c *control.Context, file string) (where, use string) {
 		return where, " --context " + c.Name
 	}
 	return where, ""
+}
+
+// othersContext says whether the context of this name belongs to another cluster, at another address: to replace it
+// would send every later command to this node.
+func othersContext(store contexts.Store, c *control.Context) bool {
+	old, err := store.Load(c.Name)
+	return err == nil && old.CA != c.CA && !slices.Equal(old.Addresses, c.Addresses)
 }
 
 func (a *app) printServing(info node.Info, data, file, where, use string) error {

@@ -103,8 +103,8 @@ func (a *app) contextError(name string, err error) error {
 // redirect replaces the addresses by those of --address: brokers as HOST[:PORT] or margay://HOST[:PORT],
 // the control plane as http(s)://HOST[:PORT], several with commas between.
 //
-// When no control plane is named and the brokers are not the context's own, it is looked for beside the
-// first broker: with the context's, a command would change one cluster while it was told another.
+// When no control plane is named and the brokers are not the context's own, there is none: with the context's, or
+// with what a guess would find, a command would change one cluster while it was told another, and show it a key.
 func (t *target) redirect(address string) error {
 	var brokers []string
 	var http string
@@ -124,7 +124,8 @@ func (t *target) redirect(address string) error {
 	case http != "":
 		t.HTTP = http
 	case !own:
-		t.HTTP = besideBroker(brokers[0])
+		t.HTTP = ""
+		t.APIKey = ""
 	}
 	if len(brokers) > 0 || http != "" {
 		t.Addresses = brokers
@@ -147,18 +148,6 @@ func brokerAddress(s string) (string, error) {
 	return withPort, nil
 }
 
-func besideBroker(hostPort string) string {
-	host, _, err := net.SplitHostPort(hostPort)
-	if err != nil {
-		return ""
-	}
-	plain := "https://"
-	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
-		plain = "http://" // as serve does it: plain on loopback, TLS elsewhere
-	}
-	return plain + net.JoinHostPort(host, defaultHTTPPort)
-}
-
 // fullName resolves what a user typed for a stream.
 func (t *target) fullName(name string) (tenant, namespace, stream string, err error) {
 	tenant, namespace, stream, err = control.SplitName(name, t.Tenant, t.Namespace)
@@ -172,7 +161,7 @@ func (t *target) fullName(name string) (tenant, namespace, stream string, err er
 func (a *app) rest(t *target) (*control.Client, error) {
 	if t.HTTP == "" {
 		return nil, &exit.Error{
-			Err:  errors.New("the context names no control plane, and this command needs one"),
+			Err:  errors.New("no control plane is named, and this command needs one"),
 			Code: exit.Usage,
 			Do:   "add it to --address, as in margay://HOST:7420,http://HOST:7421",
 		}
