@@ -233,3 +233,38 @@ func TestDurable(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestPublishing(t *testing.T) {
+	ctx, c := start(t, "orders", "readings")
+	p := c.Publisher("orders")
+	if err := together(ctx, p, "order-42", [][]byte{[]byte("a"), []byte("b"), []byte("c"), []byte("d")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := compareAndSet(ctx, p); err != nil {
+		t.Fatal(err)
+	}
+	if err := compareAndSet(ctx, p); !errors.Is(err, client.ErrConflict) {
+		t.Errorf("an account that is there is made again: %v", err)
+	}
+	for range 2 {
+		if err := once(ctx, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines := [][]byte{[]byte("1"), []byte("2"), []byte("3"), []byte("4")}
+	for n := range len(lines) { // interrupted behind every line, and begun from the first
+		if err := importLines(ctx, c, lines[:n+1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for stream, want := range map[string]int{"orders": 7, "readings": 4} {
+		s, err := c.Subscribe(ctx, stream, client.FromEarliest(), client.UntilMark())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := keysOf(ctx, t, s, 0); len(got) != want {
+			t.Errorf("%s holds %d records, want %d", stream, len(got), want)
+		}
+		s.Close()
+	}
+}
