@@ -9,6 +9,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -47,6 +48,7 @@ type Config struct {
 	Registerer   prometheus.Registerer
 	Reserve      uint64 // bytes of the disk kept for what is not records; default 8 MiB
 	FlushSlots   int    // flushes under way at once; default 16
+	VersionBytes int64  // memory for the versions that conditional publishes are compared with; default 256 MiB
 	OpenLogs     int    // logs on disk that may be open at once; 0 for no limit
 	SealedFiles  int    // descriptors for reading sealed segments, over all shards; default 256
 	OnSnapshot   func(control.Snapshot)
@@ -64,9 +66,11 @@ type Host struct {
 	space     *space
 	sessions  Sessions
 
-	ended    chan *Shard     // shards whose goroutine has returned
-	results  chan openResult // of openings
-	building chan struct{}   // slots for tables of versions
+	ended   chan *Shard     // shards whose goroutine has returned
+	results chan openResult // of openings
+
+	building     chan struct{} // slots for reading logs to make tables of versions
+	versionBytes atomic.Int64  // that these tables take
 
 	// Owned by Run.
 	snapshot  control.Snapshot
@@ -120,6 +124,9 @@ func New(cfg Config) *Host {
 	}
 	if cfg.SealedFiles <= 0 {
 		cfg.SealedFiles = defaultSealedFiles
+	}
+	if cfg.VersionBytes <= 0 {
+		cfg.VersionBytes = defaultVersionBytes
 	}
 	if cfg.FlushSlots <= 0 {
 		cfg.FlushSlots = defaultFlushSlots

@@ -72,6 +72,8 @@ func (h *Host) diskMetrics(on meter.Set) {
 	})
 	on.GaugeFunc("margay_open_logs", "Logs on disk that are open; each holds a descriptor.", func() float64 { return float64(h.budget.used.Load()) })
 	on.GaugeFunc("margay_open_logs_limit", "Logs on disk that may be open, by the descriptors of the process; 0 for no limit.", func() float64 { return float64(h.budget.limit) })
+	on.GaugeFunc("margay_publish_version_bytes", "Bytes that the versions take which conditional publishes are compared with.", func() float64 { return float64(h.versionBytes.Load()) })
+	on.GaugeFunc("margay_publish_version_limit_bytes", "Bytes that they may take; beyond it such publishes are refused.", func() float64 { return float64(h.cfg.VersionBytes) })
 	on.GaugeFunc("margay_sealed_files", "Finished segments that are kept open for readers.", func() float64 { return float64(h.files.Open()) })
 	on.GaugeFunc("margay_sealed_files_limit", "Finished segments that may be kept open for readers.", func() float64 { return float64(h.cfg.SealedFiles) })
 }

@@ -60,6 +60,8 @@ type Shard struct {
 	unflushed int64
 	failure   error
 	building  sync.WaitGroup
+
+	versionBytes int64 // of the core's table, as counted in the host's
 }
 
 type logBox struct{ storage.Log }
@@ -213,6 +215,7 @@ func (s *Shard) step(reqs []*Request) {
 	if t := time.Now(); !t.Before(s.nextTick) {
 		s.tick(t, now)
 	}
+	s.countVersions(now)
 	s.perform(now)
 	s.flushDue(now)
 }
@@ -425,6 +428,7 @@ func (s *Shard) finish(why *code.Error) {
 	s.close(why)
 	close(s.quit)
 	s.building.Wait()
+	s.host.versionBytes.Add(-s.versionBytes)
 	rest, asks, _ := s.drain()
 	for len(rest) > 0 {
 		for _, r := range rest {

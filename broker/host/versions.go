@@ -14,7 +14,9 @@ import (
 
 const (
 	versionsChunk    = 1 << 20 // of the log that is read at once
-	versionsParallel = 2       // tables that are made at a time, over all shards
+	versionsParallel = 2       // such reads at a time, over all shards
+
+	defaultVersionBytes = 256 << 20
 )
 
 // nobody waits for an answer.
@@ -26,15 +28,11 @@ func (nobody) Answered(shard.Answer) {}
 // seconds, and publishes do not wait for it. The core goes on from the sequence at which the table ends.
 func (s *Shard) buildVersions(b *shard.BuildVersions) {
 	s.building.Go(func() {
-		select {
-		case s.host.building <- struct{}{}:
-			defer func() { <-s.host.building }()
-		case <-s.quit:
-			return
-		}
+		var taken int64
+		defer func() { s.host.versionBytes.Add(-taken) }() // by then it is the core's, or nobody's
 		began := time.Now()
-		built := shard.VersionsBuilt{Build: b, Err: s.readVersions(b)}
-		if built.Err != nil {
+		built := shard.VersionsBuilt{Build: b, Err: s.readVersions(b, &taken)}
+		if built.Err != nil && built.Err.Code != code.Opening {
 			s.host.log.Error("read the log to learn the versions of its keys", "log", s.Ref.Log, "shard", s.Ref.Shard, "error", built.Err)
 		} else if took := time.Since(began); took > time.Second {
 			s.host.log.Info("read the log to learn the versions of its keys", "log", s.Ref.Log, "shard", s.Ref.Shard, "took", took)
@@ -44,15 +42,13 @@ func (s *Shard) buildVersions(b *shard.BuildVersions) {
 }
 
 // readVersions fills the table from the log. What retention takes meanwhile is absent in any case.
-func (s *Shard) readVersions(b *shard.BuildVersions) *code.Error {
+func (s *Shard) readVersions(b *shard.BuildVersions, taken *int64) *code.Error {
 	l := s.log.Load()
 	for seq := b.From; seq < b.Until && !b.Table.Full(); {
-		select {
-		case <-s.quit:
-			return code.New(code.Opening, "the shard is closing")
-		default:
+		if s.host.versionBytes.Load() > s.host.cfg.VersionBytes {
+			return s.host.tooManyVersions()
 		}
-		chunk, err := l.Read(seq, b.Until, versionsChunk)
+		chunk, err := s.readInTurn(l, seq, b.Until)
 		if gap, ok := errors.AsType[*storage.GapError](err); ok {
 			seq = gap.ToSequence
 			continue
@@ -60,6 +56,9 @@ func (s *Shard) readVersions(b *shard.BuildVersions) *code.Error {
 		if start := l.State().StartSequence; errors.Is(err, storage.ErrDropped) && start > seq {
 			seq = start
 			continue
+		}
+		if errors.Is(err, errQuit) {
+			return code.New(code.Opening, "%w", err)
 		}
 		if err != nil {
 			return ReadError(err).WithClass(code.ClassRefused)
@@ -73,8 +72,43 @@ func (s *Shard) readVersions(b *shard.BuildVersions) *code.Error {
 			}
 			seq = x.Sequence() + 1
 		}
+		s.host.versionBytes.Add(b.Table.Bytes() - *taken)
+		*taken = b.Table.Bytes()
 	}
 	return nil
+}
+
+// readInTurn reads a chunk when it is this table's turn: a large log holds up no small one.
+func (s *Shard) readInTurn(l storage.Log, seq, until uint64) ([]byte, error) {
+	select {
+	case s.host.building <- struct{}{}:
+	case <-s.quit:
+		return nil, errQuit
+	}
+	defer func() { <-s.host.building }()
+	return l.Read(seq, until, versionsChunk)
+}
+
+var errQuit = errors.New("the shard is closing")
+
+// countVersions keeps the tables of all shards within what the node has for them. The one that grows over it goes.
+func (s *Shard) countVersions(now int64) {
+	n := s.core.VersionBytes()
+	grown := n - s.versionBytes
+	if grown == 0 {
+		return
+	}
+	if all := s.host.versionBytes.Add(grown); grown > 0 && all > s.host.cfg.VersionBytes {
+		s.core.Step(now, shard.DropVersions{Err: s.host.tooManyVersions()}, &s.eff)
+		s.host.versionBytes.Add(-n)
+		n = 0
+	}
+	s.versionBytes = n
+}
+
+func (h *Host) tooManyVersions() *code.Error {
+	return code.New(code.TooMany, "the node has no memory left to compare versions of keys: %d bytes are taken", h.cfg.VersionBytes).
+		With(code.DetailLimit, uint64(h.cfg.VersionBytes)).Retry(time.Second)
 }
 
 // handOver gives the table to the core, however many events wait there.

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"margay.dev/broker/host"
 	"margay.dev/broker/shard"
@@ -174,4 +176,83 @@ func TestVersionsOfALogThatCannotBeRead(t *testing.T) {
 	}
 	corr++
 	eventually(t, "the next try", func() bool { return next() == nil })
+}
+
+// The tables of all shards share what the node has for them: who finds nothing left is refused, the one that grows over
+// it goes, and what is given back serves others.
+func TestVersionsShareTheMemory(t *testing.T) {
+	l := aLog(func(l *control.Log) { l.Shards = 2 })
+	p := newPlane(l)
+	var ahead atomic.Int64
+	r := start(t, memfs.New(rand.New(rand.NewPCG(1, 1))), p, func(c *host.Config) {
+		c.VersionBytes = 30_000 // about 290 keys
+		c.Wall = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+	a := newAnswers()
+	corr := uint64(0)
+	publish := func(s *host.Shard, key string, conds ...shard.Condition) *code.Error {
+		t.Helper()
+		corr++
+		_, err := ask(t, s, a, keyed(t, a, corr, key, conds...))
+		return err
+	}
+	compare := func(s *host.Shard) (err *code.Error) {
+		t.Helper()
+		eventually(t, "the shard to have read its log", func() bool {
+			err = publish(s, "k0", shard.Condition{Version: 9999})
+			return err.Code != code.Opening
+		})
+		return err
+	}
+	fill := func(s *host.Shard, from, to int) {
+		t.Helper()
+		for i := from; i < to; i++ {
+			if err := publish(s, fmt.Sprintf("k%d", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	wantBytes := func(least, most float64) {
+		t.Helper()
+		if got := gauge(t, r, "margay_publish_version_bytes"); got < least || got > most {
+			t.Errorf("the tables take %v bytes, want %v to %v", got, least, most)
+		}
+	}
+	one, two := r.shard(l.ID, 0), r.shard(l.ID, 1)
+	fill(one, 0, 200)
+	fill(two, 0, 200)
+	if err := compare(one); err.Code != code.Conflict {
+		t.Fatalf("the first shard: %v", err)
+	}
+	wantBytes(20_000, 25_000)
+	wantRefusal(t, compare(two), code.TooMany)
+	fill(two, 200, 210)
+	eventually(t, "what the second had taken", func() bool { return gauge(t, r, "margay_publish_version_bytes") < 25_000 })
+	fill(one, 200, 350)
+	wantRefusal(t, compare(one), code.TooMany)
+	wantBytes(0, 0)
+	ahead.Add(int64(2 * time.Minute))
+	if err := compare(two); err.Code != code.Conflict {
+		t.Fatalf("the second shard, with room: %v", err)
+	}
+	wantBytes(20_000, 25_000)
+	l.SegmentAge = time.Hour
+	p.set(l) // opens the shards again
+	eventually(t, "the memory to be given back", func() bool { return gauge(t, r, "margay_publish_version_bytes") == 0 })
+}
+
+// gauge reads one of the host's metrics.
+func gauge(t *testing.T, r *rig, name string) float64 {
+	t.Helper()
+	families, err := r.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("there is no metric %s", name)
+	return 0
 }

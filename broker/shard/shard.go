@@ -309,6 +309,8 @@ func (c *Core) Step(now int64, ev Event, eff *Effects) (wake int64) {
 		c.reclaim(now, ev, eff)
 	case VersionsBuilt:
 		c.versionsBuilt(now, ev)
+	case DropVersions:
+		c.versions.drop(ev.Err, now+versionsAgain.Microseconds())
 	}
 	c.forgetVersions(now)
 	c.expire(now, eff)

@@ -13,7 +13,7 @@ import (
 const (
 	MaxVersionKeys  = 1_000_000
 	MaxVersionBytes = 128 << 20 // of keys, each with versionCost
-	versionCost     = 64        // what a key takes beside its own bytes
+	versionCost     = 100       // what a key takes beside its own bytes
 	versionsIdle    = 10 * time.Minute
 	versionsAgain   = time.Minute // from a table that grew too large to the next try
 	versionsFailed  = time.Second // from a log that could not be read to the next try
@@ -67,6 +67,9 @@ func newVersionTable(maxKeys int, asOf int64) *VersionTable {
 
 // Full says that there were more keys than may be remembered: whoever fills the table need not go on.
 func (t *VersionTable) Full() bool { return t.full }
+
+// Bytes is about the memory that it takes.
+func (t *VersionTable) Bytes() int64 { return t.bytes }
 
 func (t *VersionTable) tooLarge() bool { return len(t.keys) > t.maxKeys || t.bytes > MaxVersionBytes }
 
@@ -133,7 +136,12 @@ type VersionsBuilt struct {
 	Err   *code.Error
 }
 
+// DropVersions takes the table away, when it is too much for whoever has the memory; conditions are refused with Err for
+// a while.
+type DropVersions struct{ Err *code.Error }
+
 func (VersionsBuilt) shardEvent() {}
+func (DropVersions) shardEvent()  {}
 
 // versions is what conditions are decided by: the newest record of each key of the log, pending ones too. It is
 // derived, made when somebody first asks and dropped when nobody has for long, so that a log without conditions pays
@@ -347,7 +355,11 @@ func (c *Core) versionsBuilt(now int64, ev VersionsBuilt) {
 		return
 	}
 	if ev.Err != nil {
-		v.drop(ev.Err.Retry(versionsFailed), now+versionsFailed.Microseconds())
+		again := versionsFailed
+		if ev.Err.Code == code.TooMany {
+			again = versionsAgain
+		}
+		v.drop(ev.Err.Retry(versionsFailed), now+again.Microseconds())
 		return
 	}
 	if v.build.Table.Full() {
@@ -383,6 +395,14 @@ func (c *Core) versionsFit(now int64) {
 func (c *Core) tooManyKeys(now int64) {
 	e := code.New(code.TooMany, "the shard cannot compare versions: it has more than %d keys, or %d bytes of them", c.cfg.MaxVersionKeys, MaxVersionBytes)
 	c.versions.drop(e.With(code.DetailLimit, uint64(c.cfg.MaxVersionKeys)).Retry(time.Second), now+versionsAgain.Microseconds())
+}
+
+// VersionBytes is about the memory that the table of versions takes, without one that is being made.
+func (c *Core) VersionBytes() int64 {
+	if c.versions.table == nil {
+		return 0
+	}
+	return c.versions.table.bytes
 }
 
 // forgetVersions drops a table that nobody has asked for long.

@@ -185,7 +185,7 @@ func TestIdleProducer(t *testing.T) {
 		t.Fatalf("the last sequence is %d, %v", last, err)
 	}
 	clk.advance(time.Hour)
-	want += crowd(t, n)
+	want += crowdOut(t, n)
 	if last, err := named.LastSequence(ctx, 0); err != nil || last != 0 {
 		t.Fatalf("the shard has not forgotten: the last sequence is %d, %v", last, err)
 	}
@@ -199,8 +199,8 @@ func TestIdleProducer(t *testing.T) {
 	}
 }
 
-// crowd lets so many producers publish that the shard forgets those that are idle, and returns how many records that took.
-func crowd(t *testing.T, n *margaytest.Node) (records uint64) {
+// crowdOut lets so many producers publish that the shard forgets those that are idle, and returns how many records that took.
+func crowdOut(t *testing.T, n *margaytest.Node) (records uint64) {
 	t.Helper()
 	r := dial(t, n).authenticate(n)
 	l := r.lane()
