@@ -31,6 +31,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Level is the least that Logger takes, and can be changed over the API. Default: it cannot.
 	Level *slog.LevelVar
+	// Status says how the node is. Default: there is no operation that asks.
+	Status func() control.Status
 }
 
 // Validate reports all that is wrong with the configuration.

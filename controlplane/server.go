@@ -116,7 +116,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 		return err
 	}
 	s.streams = &streams.Service{Store: s.store, Leader: s.cfg.Node, Wall: s.cfg.Wall}
-	s.handler, err = api.New(api.Config{Streams: s.streams, Issuer: s.issuer, Wall: s.cfg.Wall, Logger: s.cfg.Logger, Level: s.cfg.Level})
+	s.handler, err = api.New(api.Config{Streams: s.streams, Issuer: s.issuer, Wall: s.cfg.Wall, Logger: s.cfg.Logger, Level: s.cfg.Level, Status: s.cfg.Status})
 	return err
 }
 

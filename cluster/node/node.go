@@ -83,6 +83,8 @@ type node struct {
 	broker   *broker.Broker
 	registry *prometheus.Registry
 	health   *health
+	id       storage.Identity
+	started  time.Time
 	context  control.Context
 }
 
@@ -133,6 +135,7 @@ func (n *node) open(ctx context.Context) error {
 	if n.dir, err = storage.OpenDir(n.cfg.FS, n.cfg.Dir, id); err != nil {
 		return err
 	}
+	n.id, n.started = id, n.cfg.Wall()
 	n.registry = newRegistry(n.cfg.Version)
 	n.health = &health{}
 	return n.openParts(ctx, id)
@@ -156,7 +159,7 @@ func (n *node) openParts(ctx context.Context, id storage.Identity) error {
 	var err error
 	n.control, err = controlplane.New(ctx, controlplane.Config{
 		Dir: n.controlDir(), Node: id.Node, Cluster: id.Cluster, Address: n.udp.LocalAddr().String(),
-		Hosts: hosts(n.cfg.Listen, n.cfg.HTTP), Wall: n.cfg.Wall, Logger: n.cfg.Logger, Level: n.cfg.Level,
+		Hosts: hosts(n.cfg.Listen, n.cfg.HTTP), Wall: n.cfg.Wall, Logger: n.cfg.Logger, Level: n.cfg.Level, Status: n.status,
 	})
 	if err != nil {
 		return err

@@ -26,33 +26,6 @@ import (
 // health is what the probes answer from.
 type health struct{ ready atomic.Bool }
 
-// check is one named condition of readiness.
-type check struct {
-	Name   string `json:"name"`
-	OK     bool   `json:"ok"`
-	Reason string `json:"reason,omitempty"`
-	// Advisory marks a check that does not decide: what is wrong concerns a part, and the rest is served.
-	Advisory bool `json:"advisory,omitempty"`
-}
-
-func (n *node) checks() []check {
-	r := n.broker.Report()
-	out := []check{{Name: "shards_open", OK: n.health.ready.Load() && r.Ready}}
-	if !out[0].OK {
-		out[0].Reason = "shards are being opened, or the node is shutting down"
-	}
-	disk := check{Name: "disk_space", OK: !r.DiskFull}
-	if r.DiskFull {
-		disk.Reason = "the disk is full: records are refused, reads go on"
-	}
-	damage := check{Name: "shards_sound", OK: len(r.Quarantined) == 0, Advisory: true}
-	for ref, why := range r.Quarantined {
-		damage.Reason = fmt.Sprintf("%d shards are damaged, log %s shard %d among them: %s", len(r.Quarantined), ref.Log, ref.Shard, why)
-		break
-	}
-	return append(out, disk, damage)
-}
-
 // routes are what the node serves over HTTP: probes and metrics here, everything else is the control
 // plane's.
 func (n *node) routes() http.Handler {
@@ -138,12 +111,10 @@ func (n *node) authenticated(next http.Handler) http.Handler {
 }
 
 func (n *node) readyz(w http.ResponseWriter, _ *http.Request) {
-	checks := n.checks()
+	checks := n.checks(n.broker.Report())
 	status := http.StatusOK
-	for _, c := range checks {
-		if !c.OK && !c.Advisory {
-			status = http.StatusServiceUnavailable
-		}
+	if verdict(checks) == control.Unhealthy {
+		status = http.StatusServiceUnavailable
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

@@ -34,13 +34,14 @@ const (
 // OpenAPIPath is where the description of the API is.
 const OpenAPIPath = "/openapi.json"
 
-// Config is what the API works on. All fields but Level are required.
+// Config is what the API works on. All fields but Level and Status are required.
 type Config struct {
 	Streams *streams.Service
 	Issuer  *identity.Issuer
 	Wall    func() time.Time
 	Logger  *slog.Logger
-	Level   *slog.LevelVar // of Logger; nil: there is no operation to change it
+	Level   *slog.LevelVar        // of Logger; nil: there is no operation to change it
+	Status  func() control.Status // of the node; nil: there is no operation to ask
 }
 
 // API is the handler. Router and Describe are for whoever wants to compare the two.
@@ -64,6 +65,7 @@ func New(cfg Config) (*API, error) {
 	a.registerTokens()
 	a.registerStreams()
 	a.registerLogLevel()
+	a.registerStatus()
 	// The library registers its own error model beside ours, which nothing refers to.
 	delete(a.huma.OpenAPI().Components.Schemas.Map(), "ErrorModel")
 	doc, err := a.huma.OpenAPI().MarshalJSON()
