@@ -37,6 +37,10 @@ type pubFlags struct {
 	ack     string
 	delay   duration
 	ttl     duration
+
+	shardKey  string
+	dedupID   string
+	ifVersion uint64
 }
 
 func (a *app) pubCommand() *cobra.Command {
@@ -50,6 +54,7 @@ Lines end at \n only; an empty line is an empty value. A line that fails stops t
 non-zero exit, and it says which lines are certainly in, certainly not in, and unknown. With --output
 json each acknowledged record is one object, with the number of its line.`,
 		Example: `  margay pub orders '{"id":42}' --key 42
+  margay pub orders '{"id":42,"paid":true}' --key 42 --if-version 7
   margay pub orders --lines --key-from json:/id < orders.jsonl`,
 		Args:              cobra.RangeArgs(1, 2),
 		Annotations:       writes(),
@@ -66,6 +71,9 @@ json each acknowledged record is one object, with the number of its line.`,
 	flags.StringVar(&f.ack, "ack", "", "what an ack waits for: none, leader or quorum (the stream's rule when not given)")
 	flags.Var(&f.delay, "delay", "hold the record back from consumer groups this long")
 	flags.Var(&f.ttl, "ttl", "the record's life; none when 0s")
+	flags.StringVar(&f.shardKey, "shard-key", "", "what decides the shard in place of the key; not stored")
+	flags.StringVar(&f.dedupID, "dedup-id", "", "store the record once, however often it comes with this id within the stream's dedup window")
+	flags.Uint64Var(&f.ifVersion, "if-version", 0, "store the record only if its key has this version (one above the offset of its newest record; 0: none)")
 	complete(cmd, "ack", "none", "leader", "quorum")
 	return cmd
 }
@@ -77,11 +85,18 @@ type recipe struct {
 	headers []client.Header
 	delay   time.Duration
 	ttl     time.Duration
+
+	shardKey []byte
+	dedupID  string
+	options  []client.RecordOption
 }
 
-func (f *pubFlags) recipe(keyGiven bool) (*recipe, error) {
-	r := &recipe{delay: time.Duration(f.delay), ttl: time.Duration(f.ttl)}
-	if keyGiven {
+func (f *pubFlags) recipe(given func(flag string) bool) (*recipe, error) {
+	r := &recipe{delay: time.Duration(f.delay), ttl: time.Duration(f.ttl), dedupID: f.dedupID}
+	if err := f.once(r, given); err != nil {
+		return nil, err
+	}
+	if given("key") {
 		if f.keyFrom != "" {
 			return nil, exit.Misuse("--key and --key-from: give one of them")
 		}
@@ -106,8 +121,32 @@ func (f *pubFlags) recipe(keyGiven bool) (*recipe, error) {
 	return r, nil
 }
 
+// once takes the flags that speak of one record.
+func (f *pubFlags) once(r *recipe, given func(flag string) bool) error {
+	for _, flag := range []string{"dedup-id", "if-version"} {
+		if f.lines && given(flag) {
+			return exit.Misuse("--%s is about one record: do without --lines", flag)
+		}
+	}
+	if given("shard-key") {
+		r.shardKey = []byte(f.shardKey)
+	}
+	if given("dedup-id") && f.dedupID == "" {
+		return exit.Misuse("--dedup-id is empty")
+	}
+	if given("if-version") {
+		if !given("key") && f.keyFrom == "" {
+			return exit.Misuse("--if-version compares the version of a key: give --key or --key-from")
+		}
+		r.options = append(r.options, client.IfVersion(f.ifVersion))
+	}
+	return nil
+}
+
 func (r *recipe) record(value []byte) (client.Record, error) {
-	rec := client.Record{Key: r.key, Value: value, Headers: r.headers, Delay: r.delay, TTL: r.ttl}
+	rec := client.Record{
+		Key: r.key, Value: value, Headers: r.headers, Delay: r.delay, TTL: r.ttl, ShardKey: r.shardKey, DedupID: r.dedupID,
+	}.With(r.options...)
 	if r.keyFrom == nil {
 		return rec, nil
 	}
@@ -120,7 +159,7 @@ func (r *recipe) record(value []byte) (client.Record, error) {
 }
 
 func (a *app) pub(cmd *cobra.Command, args []string, f *pubFlags) error {
-	recipe, err := f.recipe(cmd.Flags().Changed("key"))
+	recipe, err := f.recipe(cmd.Flags().Changed)
 	if err != nil {
 		return err
 	}
@@ -191,7 +230,7 @@ func (a *app) pubOne(ctx context.Context, p *client.Publisher, r *recipe, value 
 	}
 	ack, err := p.Publish(ctx, rec)
 	if err != nil {
-		return aboutStream(err, name)
+		return lostCompare(aboutStream(err, name))
 	}
 	if a.Format() == output.Text {
 		return a.Line("%s shard %d offset %d%s", a.Bold(name), ack.Shard, ack.Offset, a.Dim(reachedByAck(ack)))
@@ -199,9 +238,30 @@ func (a *app) pubOne(ctx context.Context, p *client.Publisher, r *recipe, value 
 	return a.printAck(0, ack)
 }
 
+// lostCompare adds which version the key has to the error of one that was to have another.
+func lostCompare(err error) error {
+	version, _, ok := client.CurrentVersion(err)
+	f, told := errors.AsType[*exit.Error](err)
+	if !ok || !told {
+		return err
+	}
+	f.Details = struct {
+		Version uint64 `json:"version"`
+	}{version}
+	f.Do = fmt.Sprintf("look at the record at offset %d, and decide again with --if-version %d", version-1, version)
+	if version == 0 {
+		f.Do = "the key is absent: decide again with --if-version 0"
+	}
+	return f
+}
+
 // reachedByAck says in words how safe the record is.
 func reachedByAck(ack client.Ack) string {
-	s := fmt.Sprintf(" (generation %d, on %s", ack.Generation, count(ack.Replicas, "node"))
+	s := " ("
+	if ack.Duplicate {
+		s += "stored before, "
+	}
+	s += fmt.Sprintf("generation %d, on %s", ack.Generation, count(ack.Replicas, "node"))
 	if ack.Flushed {
 		return s + ", flushed)"
 	}
@@ -213,6 +273,7 @@ type ackView struct {
 	Line       uint64    `json:"line,omitempty"`
 	Shard      uint32    `json:"shard"`
 	Offset     uint64    `json:"offset"`
+	Version    uint64    `json:"version"`
 	Generation uint64    `json:"generation"`
 	AppendTime time.Time `json:"append_time,omitzero"`
 	Replicas   int       `json:"replicas"`
@@ -225,7 +286,7 @@ func (a *app) printAck(line uint64, ack client.Ack) error {
 	switch a.Format() {
 	case output.JSON:
 		return a.JSON(ackView{
-			Line: line, Shard: ack.Shard, Offset: ack.Offset, Generation: ack.Generation,
+			Line: line, Shard: ack.Shard, Offset: ack.Offset, Version: ack.Version(), Generation: ack.Generation,
 			AppendTime: utc(ack.AppendTime), Replicas: ack.Replicas,
 			Flushed: ack.Flushed, Committed: ack.Committed, Duplicate: ack.Duplicate,
 		})
