@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package upgrade_test
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"margay.dev/client"
+	"margay.dev/cluster/margaytest"
+	"margay.dev/cluster/node"
+	"margay.dev/wire/control"
+)
+
+// fixture is a data directory as the previous release left it. ../testdata/previous/README.md says how it is made.
+const fixture = "../testdata/previous"
+
+var update = flag.Bool("update", false, "make the fixture anew, with the node of this tree: at a release only")
+
+// held is what the fixture held when it was made.
+type held struct {
+	Commit  string              `json:"commit"`  // that the node was built from
+	Records map[string][]string `json:"records"` // by "stream/shard": key and value of each record, in order
+	Cursor  int                 `json:"cursor"`  // records that the durable subscription had consumed
+}
+
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// TestPreviousRelease opens a copy of the fixture and finds all of it: records at their offsets, the durable cursor
+// where it was, dedup ids and versions as they were known, and room to go on.
+func TestPreviousRelease(t *testing.T) {
+	if *update {
+		makeFixture(t)
+	}
+	var want held
+	b, err := os.ReadFile(filepath.Join(fixture, "held.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, &want); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "data")
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(fixture, "data"))); err != nil {
+		t.Fatal(err)
+	}
+	n := margaytest.Start(t, margaytest.With(func(c *node.Config) { c.Dir = dir }))
+	c := n.Connect()
+	got := read(t, c)
+	if len(got) != len(want.Records) {
+		t.Errorf("%d shards hold records, %d did", len(got), len(want.Records))
+	}
+	for shard, recs := range want.Records {
+		if strings.Join(got[shard], "\n") != strings.Join(recs, "\n") {
+			t.Errorf("shard %s holds %d records, held %d, or others", shard, len(got[shard]), len(recs))
+		}
+	}
+	ctx := within(t)
+	s, err := c.Subscribe(ctx, "orders", client.Durable("device"), client.FromEarliest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	left := 0
+	for _, recs := range got {
+		left += len(recs)
+	}
+	left -= len(got["versions/0"]) + want.Cursor
+	for range left {
+		for _, err := range s.Records(ctx) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	if !s.Resumed() {
+		t.Error("the durable subscription is new")
+	}
+	p := c.Publisher("versions")
+	if _, err := p.Publish(ctx, client.Record{Key: []byte("k"), Value: []byte("late")}, client.IfVersion(1)); err == nil {
+		t.Error("a version that was overwritten holds")
+	}
+	ack, err := p.Publish(ctx, client.Record{Key: []byte("k"), Value: []byte("new")}, client.IfVersion(uint64(len(got["versions/0"]))))
+	if err != nil || ack.Offset != uint64(len(got["versions/0"])) {
+		t.Errorf("the next record: %+v, %v", ack, err)
+	}
+}
+
+// read reads every stream whole.
+func read(t *testing.T, c *client.Client) map[string][]string {
+	t.Helper()
+	out := map[string][]string{}
+	for _, stream := range []string{"orders", "versions"} {
+		s, err := c.Subscribe(within(t), stream, client.FromEarliest(), client.UntilMark())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for r, err := range s.Records(within(t)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			shard := fmt.Sprintf("%s/%d", stream, r.Shard)
+			if r.Offset != uint64(len(out[shard])) {
+				t.Fatalf("%s: offset %d after %d records", shard, r.Offset, len(out[shard]))
+			}
+			out[shard] = append(out[shard], string(r.Key)+" "+string(r.Value))
+		}
+		s.Close()
+	}
+	return out
+}
+
+func makeFixture(t *testing.T) {
+	t.Helper()
+	commit, err := exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := held{Commit: strings.TrimSpace(string(commit)), Cursor: 10}
+	data := filepath.Join(fixture, "data")
+	if err := os.RemoveAll(data); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(data, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	n := margaytest.Start(t, margaytest.With(func(c *node.Config) { c.Dir = data }))
+	c := n.Connect()
+	cc := n.Context()
+	api, err := control.NewClient(cc.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer api.Close()
+	ctx := within(t)
+	for _, spec := range []control.StreamSpec{{Name: "orders", Shards: new(2), SegmentBytes: new(int64(4 << 10))}, {Name: "versions"}} {
+		if _, err := api.CreateStream(ctx, cc.Tenant, cc.Namespace, spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := c.Publisher("orders", client.WithCompression(client.Zstd))
+	for i := range 60 {
+		rec := client.Record{Key: fmt.Appendf(nil, "order-%d", i%7), Value: fmt.Appendf(nil, "state %d %s", i, strings.Repeat("x", 200))}
+		if i%9 == 0 {
+			rec.DedupID = fmt.Sprintf("id-%d", i)
+		}
+		if _, err := p.Publish(ctx, rec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v := c.Publisher("versions")
+	for i := range 3 {
+		if _, err := v.Publish(ctx, client.Record{Key: []byte("k"), Value: fmt.Appendf(nil, "v%d", i)}, client.IfVersion(uint64(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := c.Subscribe(ctx, "orders", client.Durable("device"), client.FromEarliest(), client.ManualCommit())
+	if err != nil {
+		t.Fatal(err)
+	}
+	read10 := 0
+	for _, err := range s.Records(ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if read10++; read10 == h.Cursor {
+			break
+		}
+	}
+	if err := s.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	h.Records = read(t, c)
+	c.Close()
+	n.Stop()
+	if err := os.Remove(filepath.Join(data, "LOCK")); err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.MarshalIndent(h, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(fixture, "held.json"), append(b, '\n'), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
