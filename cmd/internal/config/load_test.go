@@ -5,6 +5,7 @@ package config
 import (
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -299,4 +300,46 @@ func TestDefaultsAreThoseOfTheParts(t *testing.T) {
 	if err := n.Limits.Validate(); err != nil || n.Limits.WithDefaults() != none.WithDefaults() {
 		t.Errorf("the limits are %+v (%v), their defaults %+v", n.Limits, err, none.WithDefaults())
 	}
+}
+
+// What is no fault here is none for the broker: a node that passed `config check` starts.
+func TestWhatIsAcceptedIsAcceptedByTheBroker(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	accepted := 0
+	for range 20_000 {
+		c := &Config{}
+		for _, f := range fields(tree(reflect.ValueOf(c).Elem(), "")) {
+			if !strings.HasPrefix(f.path, "limits.") || rng.IntN(3) > 0 {
+				continue // at its default
+			}
+			low, high := f.limit("min"), f.limit("max")
+			if high == 0 {
+				high = 1 << 40
+			}
+			v := low << rng.IntN(64)
+			f.value.SetInt(max(low, min(high, v, low+rng.Int64N(high-low+1))))
+		}
+		faults := 0
+		c.check(func(string, []any, ...string) { faults++ })
+		var n node.Config
+		c.Apply(&n)
+		if faults > 0 {
+			continue
+		}
+		accepted++
+		if err := n.Limits.Validate(); err != nil {
+			t.Fatalf("%+v: %v", c.Limits, err)
+		}
+	}
+	if accepted < 1000 {
+		t.Errorf("only %d configurations had no fault: this test looks at nothing", accepted)
+	}
+}
+
+func (f *field) limit(name string) int64 {
+	b := reflect.New(f.value.Type()).Elem()
+	if t := f.tag.Get(name); t == "" || set(b, t) != nil {
+		return 0
+	}
+	return b.Int()
 }
