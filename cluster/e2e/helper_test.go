@@ -26,6 +26,10 @@ func TestMain(m *testing.M) {
 	if os.Getenv(churnVariable) != "" {
 		churnProcess()
 	}
+	if os.Getenv(deviceVariable) != "" {
+		deviceProcess()
+		return
+	}
 	process.Main(m)
 }
 
