@@ -93,8 +93,10 @@ func CurrentVersion(err error) (version uint64, index int, ok bool) {
 //		p.PublishAsync(ctx, rec, client.Sequence(n))
 //	}
 //
-// That skips what was stored, as long as the application never goes on behind a record that failed: in each shard for
-// itself, since how far one is says nothing about another.
+// That skips what was stored, in each shard for itself, since how far one is says nothing about another. It leaves nothing
+// out, because nothing passes over a record that was not stored: those of its shard that were given behind it fail with
+// ErrClosed, and the publisher takes no more of them. Another publisher of the name goes on. (A record that lost its
+// comparison is decided, not left out.)
 //
 // One process at a time uses a name. A shard remembers 10,000 producers; only when there are more does it forget one that
 // was silent for 15 minutes. The producer id is the first eight bytes of the name's SHA-256, little-endian, and 1 should

@@ -102,6 +102,7 @@ func TestRecordOptionsThatMakeNoSense(t *testing.T) {
 		_, err := p.Publish(ctx, rec, opts...)
 		return err
 	}
+	fresh := func() *client.Publisher { return c.Publisher("orders", client.ProducerName("importer")) }
 	batch := func(recs ...client.Record) error {
 		_, err := plain.PublishBatch(ctx, recs...)
 		return err
@@ -115,8 +116,8 @@ func TestRecordOptionsThatMakeNoSense(t *testing.T) {
 		"condition without key":         publish(plain, client.Record{}, client.IfAbsent()),
 		"sequence without name":         publish(plain, client.Record{Key: key}, client.Sequence(1)),
 		"name without sequence":         publish(named, client.Record{Key: key}),
-		"sequence 0":                    publish(named, client.Record{Key: key}, client.Sequence(0)),
-		"sequence and dedup id":         publish(named, client.Record{Key: key, DedupID: "x"}, client.Sequence(1)),
+		"sequence 0":                    publish(fresh(), client.Record{Key: key}, client.Sequence(0)),
+		"sequence and dedup id":         publish(fresh(), client.Record{Key: key, DedupID: "x"}, client.Sequence(1)),
 		"the header by hand":            publish(plain, client.Record{Headers: []client.Header{{Key: "dedup-id"}}}),
 		"dedup ids that share":          batch(client.Record{Key: key, DedupID: "x"}, client.Record{Key: key}),
 		"a condition of many, no key":   batch(client.Record{Key: key}, client.Record{}.With(client.IfAbsent())),
@@ -322,5 +323,49 @@ func TestSequenceThatWasPassed(t *testing.T) {
 	}
 	if a, err := p.Publish(ctx, client.Record{}, client.Sequence(6)); err != nil || a.Duplicate || a.Offset != 2 {
 		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+// ID-06: a record of a named publisher that is not stored is not passed over by those behind it, whether the broker or
+// the client refused it, and whoever only looks at Flush hears of it.
+func TestNamedPublisherEndsWithWhatIsNotStored(t *testing.T) {
+	for name, bad := range map[string]client.Record{
+		"by the broker": {Value: []byte("bad")},
+		"by the client": {Value: make([]byte, 9<<20)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := fakebroker.New(t)
+			b.AddLog(stream, 1)
+			b.Script(func(s *fakebroker.Script) {
+				s.Publish = func(p fakebroker.Publish) (v fakebroker.Verdict) {
+					if p.Values[0] == "bad" {
+						v.Err = code.New(code.PermissionDenied, "no")
+					}
+					return v
+				}
+			})
+			ctx := within(t)
+			c := connect(t, b)
+			p := c.Publisher("orders", client.ProducerName("importer"))
+			for n := uint64(1); n <= 20; n++ {
+				rec := client.Record{Value: []byte("good")}
+				if n == 7 {
+					rec = bad
+				}
+				p.PublishAsync(ctx, rec, client.Sequence(n))
+			}
+			if err := p.Flush(ctx); err == nil {
+				t.Fatal("Flush says that all is well")
+			}
+			_, err := p.Publish(ctx, client.Record{Value: []byte("good")}, client.Sequence(30))
+			wantError(t, err, client.ErrClosed, client.Fatal)
+			again := c.Publisher("orders", client.ProducerName("importer"))
+			if last, err := again.LastSequence(ctx, 0); err != nil || last != 6 {
+				t.Fatalf("the last sequence is %d, %v; want 6", last, err)
+			}
+			if a, err := again.Publish(ctx, client.Record{Value: []byte("good")}, client.Sequence(7)); err != nil || a.Duplicate || a.Offset != 6 {
+				t.Fatalf("in another life: %+v, %v", a, err)
+			}
+		})
 	}
 }

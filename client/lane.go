@@ -133,6 +133,10 @@ func (l *lane) addBatch(recs []Record, pick []int, size int64) (*flight, error) 
 		l.r.builders.put(f.builder)
 		return nil, errLaneEnded
 	}
+	if err := l.line.Broken(); err != nil {
+		l.r.builders.put(f.builder)
+		return nil, err
+	}
 	l.seal()
 	// Deadlines do not decrease along the line: the time between begin and the lock may have let another pass.
 	f.deadline = time.Now().Add(l.p.cfg.deliveryTimeout)

@@ -108,11 +108,8 @@ func (r *route) divide(recs []Record) (acks []BatchAck, sizes []int64, total int
 
 // mayShare refuses records that are batches of their own beside others of their shard.
 func mayShare(recs []Record, pick []int) error {
-	if len(pick) == 1 {
-		return nil
-	}
 	for _, i := range pick {
-		if recs[i].DedupID != "" || recs[i].options.sequenced {
+		if recs[i].options.sequenced || recs[i].DedupID != "" && len(pick) > 1 {
 			return code.New(code.BadRequest, "publish batch: record %d has a DedupID or a Sequence, which stand for one record: use Publish", i)
 		}
 	}

@@ -28,10 +28,12 @@ type Publisher struct {
 
 	route  atomic.Pointer[route]
 	failed atomic.Pointer[flight] // one that failed and that Flush has not told of
-	gate   chan struct{}          // holds one lookup at a time
-	mu     sync.Mutex
-	closed bool
-	routes []*route // every one there was: flushed and closed together
+	// spoiled ends a publisher with a name.
+	spoiled atomic.Pointer[Error]
+	gate    chan struct{} // holds one lookup at a time
+	mu      sync.Mutex
+	closed  bool
+	routes  []*route // every one there was: flushed and closed together
 }
 
 // route is what the name stands for, with the lanes to its shards.
@@ -88,6 +90,24 @@ func (p *Publisher) PublishAsync(ctx context.Context, rec Record, opts ...Record
 }
 
 func (p *Publisher) add(ctx context.Context, rec *Record) (Future, error) {
+	if err := p.spoiled.Load(); err != nil {
+		return Future{}, err
+	}
+	f, err := p.accept(ctx, rec)
+	if err != nil && p.cfg.producer != 0 && rec.options.sequenced {
+		p.spoil(rec, err)
+	}
+	return f, err
+}
+
+// spoil ends a named publisher with the first record that it does not take. Its sequence may not be passed over; whose
+// caller does not look is told by Flush.
+func (p *Publisher) spoil(rec *Record, err error) {
+	p.spoiled.CompareAndSwap(nil, code.New(code.Closed, "publish to %s: the record of sequence %d was not taken, and none may pass it over: %s",
+		p.name, rec.options.sequence, code.From(err).Message))
+}
+
+func (p *Publisher) accept(ctx context.Context, rec *Record) (Future, error) {
 	for {
 		r, err := p.resolve(ctx)
 		if err != nil {
@@ -249,6 +269,9 @@ func (p *Publisher) Flush(ctx context.Context) error {
 				break
 			}
 		}
+	}
+	if e := p.spoiled.Load(); first == nil && e != nil {
+		return e
 	}
 	return first
 }

@@ -65,17 +65,18 @@ func ledShards(m *router.Map, rl *router.Log, id batch.LogID) ([]*host.Shard, er
 
 // cursorLog finds a log whose cursors the caller may see and delete: whoever may subscribe could take over any of them
 // and move it to the end, so nothing more is asked for.
-func (l *lane) cursorLog(id batch.LogID) ([]*host.Shard, error) {
+func (l *lane) cursorLog(id batch.LogID) (*router.Log, []*host.Shard, error) {
 	m := l.conn.srv.cfg.Table.Load()
 	rl, found := m.ByID(router.LogID(id))
 	if err := l.allow(rl, found, token.Subscribe); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return ledShards(m, rl, id)
+	shards, err := ledShards(m, rl, id)
+	return rl, shards, err
 }
 
 func (l *lane) cursorList(ctx context.Context, f *wire.CursorList) (wire.Frame, error) {
-	shards, err := l.cursorLog(f.Log)
+	_, shards, err := l.cursorLog(f.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +105,7 @@ func (l *lane) cursorDelete(h wire.Header, body []byte) error {
 	if err := wire.ParseFrame(h, &f, body); err != nil {
 		return l.lane.Send(l.frameError(h.Corr, badFrame(err)))
 	}
-	shards, err := l.cursorLog(f.Log)
+	_, shards, err := l.cursorLog(f.Log)
 	if err != nil {
 		return l.lane.Send(l.frameError(h.Corr, err))
 	}

@@ -83,6 +83,9 @@ func (l *Line[T]) refuse(i int, err *code.Error) {
 		err = &e
 	}
 	l.finish(it, err)
+	if err.Code != code.OutOfOrder && err.Code != code.Conflict { // those are decided: it is there, or not to be
+		l.end(it)
+	}
 }
 
 // outOfOrder: the shard's last sequence of this producer is not the one that was named.
@@ -165,9 +168,11 @@ func (l *Line[T]) begin() {
 	if l.cfg.Named == 0 {
 		l.id, l.next = l.cfg.NewID(), 1
 	}
+	var lost *Item[T]
 	kept := l.items[:0]
 	for _, it := range l.items {
 		if it.maybe {
+			lost = it
 			e := code.New(code.OutcomeUnknown, "the shard no longer knows this producer, so it cannot be asked")
 			l.finish(it, e)
 			continue
@@ -179,6 +184,9 @@ func (l *Line[T]) begin() {
 	}
 	clear(l.items[len(kept):])
 	l.items = kept
+	if lost != nil {
+		l.end(lost)
+	}
 }
 
 // Lost says that the connection is gone, or given up: what was written and not answered may be stored.

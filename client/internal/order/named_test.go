@@ -67,3 +67,41 @@ func TestDuplicateElsewhere(t *testing.T) {
 		t.Errorf("stored %v, the duplicate ended with %v", r.shard.log, r.fate[1])
 	}
 }
+
+// ID-06: nothing passes over a batch of a named producer that was not stored: who comes back takes what lies below for
+// stored.
+func TestNamedProducerLeavesNothingOut(t *testing.T) {
+	for name, fail := range map[string]func(r *rig){
+		"given up": func(r *rig) { r.now = r.now.Add(time.Minute); r.line.Expire(r.now, "") },
+		"refused":  func(r *rig) { r.fatal[1] = true; r.line.Up() },
+		"aborted":  func(r *rig) { r.line.Abort(code.Unauthenticated, "no") },
+		"forgotten": func(r *rig) {
+			r.line.Up()
+			r.write()
+			r.lose(1) // it is stored, the answer is lost
+			r.shard.forget()
+		},
+	} {
+		r := newNamed(nil)
+		r.push(time.Hour)
+		r.settle(t.Fatalf)
+		r.push(time.Second)
+		r.push(time.Hour)
+		r.push(time.Hour)
+		fail(r)
+		r.push(time.Hour)
+		r.settle(t.Fatalf)
+		r.push(time.Hour)
+		r.settle(t.Fatalf)
+		r.collect()
+		r.check(t.Fatalf, true)
+		for v := 2; v <= 5; v++ {
+			if e := r.fate[v]; e == nil || e.Code != code.Closed && name != "aborted" {
+				t.Errorf("%s: batch %d ended with %v", name, v, e)
+			}
+		}
+		if r.line.Broken() == nil {
+			t.Errorf("%s: the line goes on", name)
+		}
+	}
+}

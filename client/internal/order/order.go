@@ -6,6 +6,7 @@
 package order
 
 import (
+	"strconv"
 	"time"
 
 	"margay.dev/wire/code"
@@ -19,7 +20,8 @@ type Config struct {
 	// stored is ever sent again.
 	NewID func() uint64
 	// Named is the id of a producer with a name, in place of NewID. The owner gives each of its batches a sequence, which
-	// rises and tells that batch for ever, also to a process that comes later.
+	// rises and tells that batch for ever, also to a process that comes later. That process takes what lies at or below the
+	// shard's last sequence for stored, so nothing may pass over a batch that was not: the line ends with it.
 	Named uint64
 	// Wait returns how long to wait after the n-th failure in a row (n from 1).
 	Wait func(n int) time.Duration
@@ -70,6 +72,7 @@ type Line[T any] struct {
 	renew     bool // the shard does not know the producer: go on under a new id
 	failures  int
 	notBefore time.Time
+	broken    *code.Error // why a named producer's line takes nothing more
 
 	done []Done[T]
 }
@@ -87,7 +90,13 @@ func New[T any](cfg Config) *Line[T] {
 }
 
 // Push puts a batch behind all others.
-func (l *Line[T]) Push(it *Item[T]) { l.items = append(l.items, it) }
+func (l *Line[T]) Push(it *Item[T]) {
+	if l.broken != nil {
+		l.finish(it, l.broken)
+		return
+	}
+	l.items = append(l.items, it)
+}
 
 // Len is the number of batches that are not done.
 func (l *Line[T]) Len() int { return len(l.items) }
@@ -158,17 +167,34 @@ func (l *Line[T]) Expire(now time.Time, why string) {
 		it := l.items[0]
 		l.remove(0)
 		l.finish(it, expired(it, why))
+		l.end(it)
 	}
 }
 
 // Abort gives up everything: the publisher or its client was closed, or the log is out of reach for good.
 func (l *Line[T]) Abort(c code.Code, why string) {
+	if len(l.items) > 0 {
+		defer l.end(l.items[0])
+	}
 	for _, it := range l.items {
 		l.finish(it, giveUp(it, c, why))
 	}
 	clear(l.items)
 	l.items, l.cursor = l.items[:0], 0
 }
+
+// end is for a batch that was not stored, for all that is known: no other of a named producer may pass it over.
+func (l *Line[T]) end(it *Item[T]) {
+	if l.cfg.Named == 0 || l.broken != nil {
+		return
+	}
+	why := "the record of sequence " + strconv.FormatUint(it.Sequence, 10) + " was not stored, and none may pass it over"
+	l.broken = code.New(code.Closed, "%s", why)
+	l.Abort(code.Closed, why)
+}
+
+// Broken says why the line takes nothing more.
+func (l *Line[T]) Broken() *code.Error { return l.broken }
 
 // expired says honestly what is known about a batch whose time ran out.
 func expired[T any](it *Item[T], why string) *code.Error {

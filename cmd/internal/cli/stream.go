@@ -27,7 +27,6 @@ context. Names are ` + control.NameRule + `.`,
 	}
 	cmd.AddCommand(
 		a.streamCreateCommand(), a.streamListCommand(), a.streamInfoCommand(), a.streamUpdateCommand(), a.streamDeleteCommand(),
-		a.streamCursorsCommand(), a.streamCursorDeleteCommand(),
 	)
 	return cmd
 }
