@@ -65,18 +65,17 @@ func ledShards(m *router.Map, rl *router.Log, id batch.LogID) ([]*host.Shard, er
 
 // cursorLog finds a log whose cursors the caller may see and delete: whoever may subscribe could take over any of them
 // and move it to the end, so nothing more is asked for.
-func (l *lane) cursorLog(id batch.LogID) (*router.Log, []*host.Shard, error) {
+func (l *lane) cursorLog(id batch.LogID) ([]*host.Shard, error) {
 	m := l.conn.srv.cfg.Table.Load()
 	rl, found := m.ByID(router.LogID(id))
 	if err := l.allow(rl, found, token.Subscribe); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	shards, err := ledShards(m, rl, id)
-	return rl, shards, err
+	return ledShards(m, rl, id)
 }
 
 func (l *lane) cursorList(ctx context.Context, f *wire.CursorList) (wire.Frame, error) {
-	_, shards, err := l.cursorLog(f.Log)
+	shards, err := l.cursorLog(f.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +104,7 @@ func (l *lane) cursorDelete(h wire.Header, body []byte) error {
 	if err := wire.ParseFrame(h, &f, body); err != nil {
 		return l.lane.Send(l.frameError(h.Corr, badFrame(err)))
 	}
-	_, shards, err := l.cursorLog(f.Log)
+	shards, err := l.cursorLog(f.Log)
 	if err != nil {
 		return l.lane.Send(l.frameError(h.Corr, err))
 	}

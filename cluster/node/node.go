@@ -148,8 +148,11 @@ func (n *node) checkCatalog() error {
 		return nil
 	}
 	shards, err := n.cfg.FS.List(filepath.Join(n.cfg.Dir, "shards"))
-	if err != nil || len(shards) == 0 {
+	if errors.Is(err, os.ErrNotExist) || len(shards) == 0 && err == nil {
 		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for shards: %w", err)
 	}
 	return fmt.Errorf("%w: there are %d logs below %s and no %s in %s; put the directory back from a copy, or move the shards away to start empty",
 		storage.ErrIncomplete, len(shards), filepath.Join(n.cfg.Dir, "shards"), controlplane.CatalogName, n.controlDir())

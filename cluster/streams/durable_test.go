@@ -100,7 +100,7 @@ func TestDurableGoesOn(t *testing.T) {
 	for rec, err := range s.Records(within(t)) {
 		t.Errorf("behind what was committed came %s, %v", rec.Value, err)
 	}
-	if new := subscribe(t, c, "orders", client.Durable("eyes"), client.FromEarliest()); new.Resumed() || values(take(t, new, 1)) != "v0" {
+	if fresh := subscribe(t, c, "orders", client.Durable("eyes"), client.FromEarliest()); fresh.Resumed() || values(take(t, fresh, 1)) != "v0" {
 		t.Error("another name shares the place")
 	}
 }

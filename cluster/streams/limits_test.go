@@ -229,7 +229,7 @@ func built(t *testing.T, records []client.Record) batch.Batch {
 	for _, r := range records {
 		rec := batch.Record{Key: r.Key, Value: r.Value, Timestamp: 1}
 		for _, h := range r.Headers {
-			rec.Headers = append(rec.Headers, batch.Header(h))
+			rec.Headers = append(rec.Headers, h)
 		}
 		if err := b.Add(rec); err != nil {
 			t.Fatal(err)

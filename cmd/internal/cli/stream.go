@@ -27,6 +27,7 @@ context. Names are ` + control.NameRule + `.`,
 	}
 	cmd.AddCommand(
 		a.streamCreateCommand(), a.streamListCommand(), a.streamInfoCommand(), a.streamUpdateCommand(), a.streamDeleteCommand(),
+		a.streamCursorsCommand(), a.streamCursorDeleteCommand(),
 	)
 	return cmd
 }

@@ -24,6 +24,8 @@ type subFlags struct {
 	shard uint32
 	count uint64
 
+	durable string
+
 	keys, prefixes, patterns []string
 }
 
@@ -42,17 +44,25 @@ latest record, and with --end at the earliest.
 given several times, or together, a record comes once when any of them matches. In a pattern "/" divides
 levels, "+" stands for one level and a last "#" for all that follow. The broker filters.
 
+--durable gives reading a name: how far it has got is kept by the cluster, and the next who reads under the
+name goes on there, wherever that is; --from counts only for a name that is new. One reader at a time has
+the name, and a newer one takes it over. What is printed last before a crash comes again.
+
 Text shows SHARD/OFFSET, key and value; raw the value and a newline; JSON one object a record. When the
 broker restarts, reading goes on by itself behind the last record shown, and standard error says so.
 Records that will not come are reported as a gap, never passed over in silence.`,
 		Example: `  margay sub orders --from earliest --end --output raw
   margay sub orders --from -15m --output json
-  margay sub devices --pattern 'device/+/telemetry'`,
+  margay sub devices --pattern 'device/+/telemetry'
+  margay sub orders --durable reports --from earliest --end`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeStreams,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.count == 0 && cmd.Flags().Changed("count") {
 				return exit.Misuse("--count 0: want at least one record")
+			}
+			if cmd.Flags().Changed("durable") && !control.ValidName(f.durable) {
+				return exit.Misuse("--durable %q: want %s", f.durable, control.NameRule)
 			}
 			return a.sub(cmd.Context(), args[0], &f, cmd.Flags().Changed("shard"))
 		},
@@ -62,6 +72,7 @@ Records that will not come are reported as a gap, never passed over in silence.`
 	flags.BoolVar(&f.end, "end", false, "stop at the end of what is there now")
 	flags.Uint32Var(&f.shard, "shard", 0, "read this shard only")
 	flags.Uint64Var(&f.count, "count", 0, "stop after this many records")
+	flags.StringVar(&f.durable, "durable", "", "keep under this name how far reading has got, and go on there")
 	flags.StringArrayVar(&f.keys, "key", nil, "only records of this key; may be repeated")
 	flags.StringArrayVar(&f.prefixes, "prefix", nil, "only records whose key begins with this; may be repeated")
 	flags.StringArrayVar(&f.patterns, "pattern", nil, "only records whose key matches this topic pattern; may be repeated")
@@ -102,7 +113,24 @@ func (a *app) sub(ctx context.Context, stream string, f *subFlags, oneShard bool
 		return subFailure(err, name)
 	}
 	defer sub.Close()
-	return a.printRecords(ctx, sub, name, f.count)
+	if f.durable == "" {
+		return a.printRecords(ctx, sub, name, f.count, func() error { return nil })
+	}
+	if sub.Resumed() {
+		a.Note("%s: going on where %s stands", full, f.durable)
+	} else {
+		a.Note("%s: %s is new", full, f.durable)
+	}
+	// What counts as read must have been written out before.
+	if err := a.printRecords(ctx, sub, name, f.count, a.Flush); err != nil || ctx.Err() != nil {
+		return err
+	}
+	ctx, cancel = context.WithTimeout(ctx, a.global.timeout)
+	defer cancel()
+	if err := sub.Commit(ctx); err != nil {
+		return subFailure(err, name)
+	}
+	return nil
 }
 
 func noShard(shard uint32, shards int) error {
@@ -132,6 +160,9 @@ func (f *subFlags) options(start arg.Start, oneShard bool, shards int) ([]client
 	}
 	if f.end {
 		options = append(options, client.UntilMark())
+	}
+	if f.durable != "" {
+		options = append(options, client.Durable(f.durable))
 	}
 	switch start.Kind {
 	case arg.Earliest:
@@ -165,7 +196,8 @@ func (a *app) tellStatus(stream string) func(client.Status) {
 	}
 }
 
-func (a *app) printRecords(ctx context.Context, sub *client.Subscription, name string, most uint64) error {
+// printRecords prints what comes; after is called behind each record.
+func (a *app) printRecords(ctx context.Context, sub *client.Subscription, name string, most uint64, after func() error) error {
 	var n uint64
 	for rec, err := range sub.Records(ctx) {
 		if err != nil {
@@ -175,6 +207,9 @@ func (a *app) printRecords(ctx context.Context, sub *client.Subscription, name s
 			return subFailure(err, name)
 		}
 		if err := a.printRecord(&rec); err != nil {
+			return err
+		}
+		if err := after(); err != nil {
 			return err
 		}
 		if n++; n == most {
