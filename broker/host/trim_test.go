@@ -31,7 +31,17 @@ func within(t *testing.T) context.Context {
 // put publishes a record and waits for its answer.
 func put(t *testing.T, s *host.Shard, a *answers, corr uint64) *code.Error {
 	t.Helper()
-	if err := s.Submit(request(t, a, corr)); err != nil {
+	return putBatch(t, s, a, corr, 1)
+}
+
+// putBatch is put of a batch of so many records.
+func putBatch(t *testing.T, s *host.Shard, a *answers, corr uint64, records int) *code.Error {
+	t.Helper()
+	values := make([][]byte, records)
+	for i := range values {
+		values[i] = value(corr)
+	}
+	if err := s.Submit(request(t, a, corr, values...)); err != nil {
 		return err
 	}
 	var refused *code.Error

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -104,19 +105,7 @@ func TestDamageIsContained(t *testing.T) {
 		t.Fatalf("%+v, %v", o, err)
 	}
 	n.Stop()
-	segments, err := filepath.Glob(filepath.Join(n.Dir(), "shards", "*", "0", "*.seg"))
-	if err != nil || len(segments) < 3 {
-		t.Fatalf("%d segments, %v", len(segments), err)
-	}
-	damaged := segments[1] // a sealed one
-	b, err := os.ReadFile(damaged)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b[len(b)/2] ^= 0x10
-	if err := os.WriteFile(damaged, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	damaged, b := damage(t, n, 0)
 	n.StartAgain()
 	c = n.Connect()
 	if _, err := c.Publisher("s").PublishBatch(within(t), client.Record{Key: keyOf(t, c, 1), Value: []byte("x")}); err != nil {
@@ -147,6 +136,25 @@ func TestDamageIsContained(t *testing.T) {
 	if err != nil || string(after) != string(b) {
 		t.Errorf("the damaged file was changed, %v", err)
 	}
+}
+
+// damage flips a bit in a sealed segment of a shard of the only stream of a node that is stopped, and returns its
+// name and what it holds then.
+func damage(t *testing.T, n *margaytest.Node, shard int) (name string, holds []byte) {
+	t.Helper()
+	segments, err := filepath.Glob(filepath.Join(n.Dir(), "shards", "*", strconv.Itoa(shard), "*.seg"))
+	if err != nil || len(segments) < 3 {
+		t.Fatalf("%d segments, %v", len(segments), err)
+	}
+	b, err := os.ReadFile(segments[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)/2] ^= 0x10
+	if err := os.WriteFile(segments[1], b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return segments[1], b
 }
 
 // keyOf finds a key that lies in a shard.
