@@ -227,11 +227,7 @@ func built(t *testing.T, records []client.Record) batch.Batch {
 	t.Helper()
 	b := batch.NewBuilder(batch.Limits{})
 	for _, r := range records {
-		rec := batch.Record{Key: r.Key, Value: r.Value, Timestamp: 1}
-		for _, h := range r.Headers {
-			rec.Headers = append(rec.Headers, h)
-		}
-		if err := b.Add(rec); err != nil {
+		if err := b.Add(batch.Record{Key: r.Key, Value: r.Value, Headers: r.Headers, Timestamp: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
