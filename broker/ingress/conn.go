@@ -5,6 +5,7 @@ package ingress
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"net"
 	"net/netip"
@@ -35,6 +36,8 @@ type conn struct {
 	srv      *Server
 	c        session.Conn
 	addr     netip.Addr
+	id       string                      // in the log
+	log      atomic.Pointer[slog.Logger] // names the connection, and its subject once that is known
 	inflight *semaphore.Weighted
 	claims   atomic.Pointer[token.Claims]
 	hello    atomic.Bool
@@ -52,10 +55,12 @@ type conn struct {
 }
 
 func newConn(s *Server, c session.Conn) *conn {
-	return &conn{
+	cn := &conn{
 		srv: s, c: c, addr: addressOf(c.RemoteAddr()), inflight: semaphore.NewWeighted(s.cfg.InFlightConnection), cancels: map[*session.Lane]context.CancelCauseFunc{},
 		granted: map[*session.Lane]func(*token.Claims) error{}, open: map[*session.Lane]struct{}{},
 	}
+	cn.named()
+	return cn
 }
 
 // addressOf is the peer's IP address, without its port: what one host can have many of.
@@ -110,6 +115,7 @@ func (c *conn) serve(ctx context.Context) {
 	c.mu.Unlock()
 	cancel()
 	c.close(code.Closed, "")
+	c.ended()
 	c.lanes.Wait()
 	c.endSessions(why)
 }
@@ -226,12 +232,14 @@ func (c *conn) authenticate(tok string) (*wire.AuthOk, error) {
 	}
 	if err != nil {
 		c.srv.metrics.tokens[tokenInvalid].Inc()
+		c.srv.sampled(c.log.Load(), slog.LevelInfo, "token refused", "error", err)
 		return nil, code.New(code.Unauthenticated, "the token is not valid")
 	}
 	c.srv.metrics.tokens[tokenValid].Inc()
 	left := claims.ExpiresAt.Sub(c.srv.cfg.Wall())
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.known(claims.Subject)
 	c.claims.Store(claims)
 	for l, granted := range c.granted {
 		if err := granted(claims); err != nil {

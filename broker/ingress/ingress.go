@@ -73,6 +73,9 @@ type Server struct {
 	holders  stream.Holders
 	draining chan struct{} // closed when the node goes away
 
+	ids       *connIDs
+	strangers sampler
+
 	mu    sync.Mutex
 	conns map[*conn]struct{}
 	from  map[netip.Addr]int // connections by address
@@ -118,6 +121,7 @@ func New(cfg Config) *Server {
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, inflight: semaphore.NewWeighted(cfg.InFlightBroker),
 		conns: map[*conn]struct{}{}, from: map[netip.Addr]int{}, draining: make(chan struct{}),
+		ids: newConnIDs(),
 	}
 	s.metrics = newMetrics(s)
 	return s
@@ -149,12 +153,14 @@ func (s *Server) accept(ctx context.Context, c session.Conn) {
 	cn := newConn(s, c)
 	if limit, refusal := s.admit(cn); refusal != "" {
 		s.metrics.refused[limit].Inc()
+		s.sampled(cn.log.Load(), slog.LevelWarn, "connection refused", "reason", refusal)
 		s.wg.Go(func() {
 			_ = c.Close(code.TooMany, refusal) // the peer is told; nothing else can be done
 		})
 		return
 	}
 	s.metrics.connections.Inc()
+	cn.log.Load().Debug("connected")
 	s.wg.Go(func() {
 		cn.serve(context.WithoutCancel(ctx))
 		s.forget(cn)

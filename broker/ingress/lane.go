@@ -5,6 +5,7 @@ package ingress
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -65,6 +66,7 @@ var errLaneDone = errors.New("lane done")
 func (l *lane) broken(err error) {
 	if errors.Is(err, code.Protocol) {
 		l.conn.srv.metrics.ended[endProtocol].Inc()
+		l.conn.srv.sampled(l.conn.log.Load(), slog.LevelWarn, "the peer broke the protocol", "error", err)
 		l.conn.close(code.Protocol, err.Error())
 	}
 }

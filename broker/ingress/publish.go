@@ -170,6 +170,7 @@ func (l *lane) Flush() {
 		return
 	}
 	if err := l.lane.Send(l.out); err != nil {
+		l.conn.log.Load().Debug("the lane takes no more answers", "error", err)
 		l.lane.Reset(code.Overloaded)
 	}
 	l.out = l.out[:0]

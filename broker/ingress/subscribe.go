@@ -41,6 +41,7 @@ func (l *lane) subscribe(ctx context.Context, h wire.Header, body []byte) error 
 	defer l.conn.srv.metrics.watch(sub)()
 	if end := sub.Serve(ctx); end != nil {
 		l.conn.srv.metrics.error(end.Code)
+		l.conn.subscriptionEnded(f.Log, end)
 		_ = l.lane.Write(wire.AppendFrame(nil, h.Corr, end)) // a broken lane tells its client enough
 		if f.Durable != "" && end.Code == 0 {
 			sub.Settle(ctx)
