@@ -4,12 +4,16 @@ package ingress
 
 import (
 	"context"
+	"time"
 
 	"margay.dev/broker/stream"
 	"margay.dev/router"
 	"margay.dev/wire"
 	"margay.dev/wire/token"
 )
+
+// trimWithin is how long a trim may take to be as durable as the log's records are.
+const trimWithin = 30 * time.Second
 
 // trim gives up the head of a shard, for who may manage the log.
 func (l *lane) trim(ctx context.Context, f *wire.Trim) (wire.Frame, error) {
@@ -18,6 +22,8 @@ func (l *lane) trim(ctx context.Context, f *wire.Trim) (wire.Frame, error) {
 	if err := l.allow(rl, found, token.Manage); err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, trimWithin) // a disk that hangs must not hold the lane for ever
+	defer cancel()
 	s, refused := led(m, f.Log, f.Shard)
 	if refused != nil {
 		return nil, refused

@@ -11,10 +11,7 @@ import (
 
 	"margay.dev/broker/fanout"
 	"margay.dev/broker/host"
-	"margay.dev/broker/shard"
-	"margay.dev/storage"
 	"margay.dev/wire"
-	"margay.dev/wire/batch"
 	"margay.dev/wire/code"
 )
 
@@ -25,10 +22,6 @@ const (
 	progressEvery = 5 * time.Second // between two progress notes of an idle subscription
 	maxAhead      = 24 * time.Hour  // a start time further in the future is a mistake in its unit
 )
-
-// earliestTime is below every append time that this product can have given: a smaller start time is a
-// number of seconds or milliseconds taken for microseconds.
-var earliestTime = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 
 // Lane is what a subscription writes to. A write waits for the subscriber, at most its progress deadline.
 type Lane interface {
@@ -109,131 +102,6 @@ func Open(ctx context.Context, lane Lane, req *wire.Subscribe, parts []Part, now
 		ok.Shards = append(ok.Shards, started)
 	}
 	return s, ok, nil
-}
-
-// Bounds of what a subscription may ask its queue to hold.
-const (
-	maxQueueRecords = 1 << 20
-	maxQueueBytes   = 64 << 20
-)
-
-func checkLimits(req *wire.Subscribe) error {
-	if req.QueueRecords > maxQueueRecords {
-		return code.New(code.TooLarge, "a queue of %d records", req.QueueRecords).With(code.DetailLimit, maxQueueRecords)
-	}
-	if req.QueueBytes > maxQueueBytes {
-		return code.New(code.TooLarge, "a queue of %d bytes", req.QueueBytes).With(code.DetailLimit, maxQueueBytes)
-	}
-	return nil
-}
-
-// policyOf gives a live subscription drop_new, and one that starts from history or has a cursor catch_up.
-func policyOf(req *wire.Subscribe) fanout.Policy {
-	switch req.Policy {
-	case wire.PolicyDropNew:
-		return fanout.DropNew
-	case wire.PolicyDropOld:
-		return fanout.DropOld
-	case wire.PolicyCatchUp:
-		return fanout.CatchUp
-	case wire.PolicyDisconnect:
-		return fanout.Disconnect
-	default:
-	}
-	for _, s := range req.Shards {
-		if s.Kind != wire.StartLatest || req.Durable != "" {
-			return fanout.CatchUp
-		}
-	}
-	return fanout.DropNew
-}
-
-// start places one part. A part that starts at the live end is registered here; any other reads history
-// first and joins where the hub stands when it has read up to it.
-func (s *Subscription) start(ctx context.Context, p Part, now time.Time) (wire.Started, error) {
-	x := &part{id: p.Start.Shard, shard: p.Shard}
-	if p.Start.Kind == wire.StartLatest {
-		pos, err := p.Shard.Hub().JoinLatest(s.queue)
-		if err != nil {
-			return wire.Started{}, err
-		}
-		x.seq, x.next, x.live = pos.Sequence, pos.Offset, true
-	} else if err := s.startHistory(ctx, x, p.Start, now); err != nil {
-		return wire.Started{}, err
-	}
-	s.add(x)
-	v := p.Shard.View()
-	x.until = v.Ceiling
-	return wire.Started{Shard: x.id, Generation: v.Generation, Offset: x.next, Latest: v.Ceiling}, nil
-}
-
-func (s *Subscription) add(x *part) {
-	s.parts = append(s.parts, x)
-	s.byID[x.id] = x
-}
-
-// startHistory places a part anywhere but at the live end.
-func (s *Subscription) startHistory(ctx context.Context, x *part, st wire.Start, now time.Time) error {
-	switch st.Kind {
-	case wire.StartEarliest:
-		v := x.shard.View()
-		x.seq, x.next = v.Start.Sequence, v.Start.Offset
-		return nil
-	case wire.StartOffset:
-		return s.startAt(ctx, x, st.At, st.Generation)
-	case wire.StartTime:
-		return s.startTime(x, st.At, now)
-	default:
-		return code.New(code.BadRequest, "start kind %d is unknown", st.Kind)
-	}
-}
-
-func (s *Subscription) startAt(ctx context.Context, x *part, offset, generation uint64) error {
-	var refused *code.Error
-	if err := x.shard.Ask(ctx, func(c *shard.Core) { refused = c.CheckResume(offset, generation) }); err != nil {
-		return err
-	}
-	if refused != nil {
-		return refused.With(code.DetailShard, uint64(x.id))
-	}
-	x.next = offset
-	return s.seek(x)
-}
-
-// seek finds the batch that holds the part's next offset. One at or above the live end waits there.
-func (s *Subscription) seek(x *part) error {
-	live := x.shard.Hub().Position()
-	if x.next >= live.Offset {
-		x.seq = live.Sequence
-		return nil
-	}
-	seq, err := x.shard.Find(x.next)
-	if err != nil {
-		return host.ReadError(err)
-	}
-	x.seq = min(seq, live.Sequence)
-	return nil
-}
-
-// CheckTime refuses what can only be a time in another unit.
-func CheckTime(at uint64, now time.Time) error {
-	if t := int64(at); t < earliestTime || t > now.Add(maxAhead).UnixMicro() {
-		return code.New(code.BadRequest, "time %d is not one in microseconds since 1970, between 2000 and a day from now", at)
-	}
-	return nil
-}
-
-func (s *Subscription) startTime(x *part, at uint64, now time.Time) error {
-	if err := CheckTime(at, now); err != nil {
-		return err
-	}
-	t := int64(at)
-	offset, err := x.shard.FindTime(t)
-	if err != nil {
-		return host.ReadError(err)
-	}
-	x.next, x.after = max(offset, x.shard.View().Start.Offset), t
-	return s.seek(x)
 }
 
 // Close takes the subscription out of every hub, and lets go of its cursor.
@@ -365,135 +233,6 @@ func (s *Subscription) gap(p *part, from, to uint64, why wire.GapReason) {
 	s.out = wire.AppendFrame(s.out, 0, &wire.Gap{Shard: p.id, From: from, To: to, Reason: why})
 	s.tally.gap(why, from, to)
 	p.next = to
-}
-
-// history delivers one chunk from the log, and joins the hub when it has reached it.
-func (s *Subscription) history(p *part) (busy bool, err error) {
-	if start := p.shard.View().Start; p.next < start.Offset || p.seq < start.Sequence { // a trim may begin the log inside a batch
-		s.gap(p, p.next, start.Offset, wire.GapRetention)
-		p.seq = max(p.seq, start.Sequence)
-	}
-	hub := p.shard.Hub()
-	if p.seq >= hub.Sequence() {
-		if pos, ok := hub.Join(s.queue, p.seq); ok {
-			p.live, p.next = true, max(p.next, pos.Offset)
-			return false, nil
-		}
-		if err := hub.Err(); err != nil {
-			return false, err
-		}
-		return true, nil // the hub has moved on meanwhile
-	}
-	var gap *storage.GapError
-	chunk, err := p.shard.Read(p.seq, readChunk)
-	switch {
-	case errors.Is(err, storage.ErrDropped):
-		return true, nil // retention passed us: the new start is in the view
-	case errors.As(err, &gap):
-		s.gap(p, p.next, gap.ToOffset, wire.GapAcceptedLoss)
-		p.seq = gap.ToSequence
-		return true, nil
-	case err != nil:
-		if e := hub.Err(); e != nil {
-			return false, e
-		}
-		return false, host.ReadError(err)
-	}
-	return true, s.deliverStored(p, chunk)
-}
-
-// deliverStored sends runs of record batches as they are stored, and slices of those that the subscriber gets
-// a part of; control batches never go to clients.
-func (s *Subscription) deliverStored(p *part, chunk []byte) error {
-	r := run{s: s, p: p, chunk: chunk, mark: p.shard.View().Ceiling}
-	now := p.shard.Now()
-	for r.at < len(chunk) {
-		b := batch.Batch(chunk[r.at:])
-		b = b[:b.Size()]
-		if b.IsControl() || b.NextOffset() <= p.next || b.AppendTime() < p.after {
-			if err := r.skip(b); err != nil {
-				return err
-			}
-			continue
-		}
-		if b.BaseOffset() > p.next {
-			if err := r.send(); err != nil {
-				return err
-			}
-			s.gap(p, p.next, b.BaseOffset(), wire.GapAcceptedLoss)
-		}
-		keep, all := s.sel.Select(b, now, s.keep[:0])
-		s.keep = keep
-		if all {
-			r.pass(b)
-			continue
-		}
-		if err := r.skip(b); err != nil {
-			return err
-		}
-		if len(keep) > 0 {
-			if err := s.slice(p, r.mark, b, keep); err != nil {
-				return err
-			}
-		}
-	}
-	return r.send()
-}
-
-// slice sends a part of a batch. One that its producer compressed beyond repair concerns nobody else.
-func (s *Subscription) slice(p *part, mark uint64, b batch.Batch, keep []int) error {
-	if frame, err := fanout.SliceFrame(p.id, mark, b, keep); err == nil {
-		s.tally.delivery(len(keep), len(frame))
-		return s.write(frame)
-	}
-	s.tally.gap(wire.GapUnreadable, b.BaseOffset(), b.NextOffset())
-	s.out = wire.AppendFrame(s.out, 0, &wire.Gap{Shard: p.id, From: b.BaseOffset(), To: b.NextOffset(), Reason: wire.GapUnreadable})
-	return nil
-}
-
-// run is a stretch of a chunk that goes out as it is stored: chunk[from:at].
-type run struct {
-	s        *Subscription
-	p        *part
-	chunk    []byte
-	mark     uint64
-	from, at int
-	records  int
-}
-
-// pass adds a batch to the run.
-func (r *run) pass(b batch.Batch) {
-	r.at += len(b)
-	r.records += b.Count()
-	r.p.seq, r.p.next = b.Sequence()+1, max(r.p.next, b.NextOffset())
-}
-
-// skip ends the run before a batch and begins the next behind it.
-func (r *run) skip(b batch.Batch) error {
-	if err := r.send(); err != nil {
-		return err
-	}
-	r.at += len(b)
-	r.from = r.at
-	r.p.seq = b.Sequence() + 1
-	if !b.IsControl() {
-		r.p.next = max(r.p.next, b.NextOffset())
-	}
-	return nil
-}
-
-// send sends the run.
-func (r *run) send() error {
-	stored := r.chunk[r.from:r.at]
-	r.from = r.at
-	if len(stored) == 0 {
-		return nil
-	}
-	d := wire.Deliver{Shard: r.p.id, Mark: r.mark, Batch: batch.Batch(stored)}
-	r.s.out = d.AppendHead(r.s.out)
-	r.s.tally.delivery(r.records, len(stored))
-	r.records = 0
-	return r.s.write(stored)
 }
 
 // write sends frame bytes in order, joining small ones.
