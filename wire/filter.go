@@ -86,8 +86,6 @@ func (f Filter) String() string {
 	return fmt.Sprintf("filter of kind %d", f.Kind)
 }
 
-const minFilter = 1 + 1
-
 func filtersSize(filters []Filter) int {
 	n := uvarintSize(uint64(len(filters)))
 	for i := range filters {
@@ -109,8 +107,6 @@ func (c *cursor) filters(into []Filter) []Filter {
 	n := c.uvarint()
 	if n == 0 || n > MaxFilters {
 		c.fail(ErrValue)
-	} else if n*minFilter > uint64(c.left()) {
-		c.fail(ErrShort)
 	}
 	for ; n > 0 && c.err == nil; n-- {
 		f := Filter{Kind: FilterKind(c.u8()), Value: c.string()}

@@ -78,7 +78,7 @@ func TestFilterWithinItsGrant(t *testing.T) {
 			key = []byte(f.Value)
 		case FilterPrefix:
 			key = append([]byte(f.Value), key...)
-		default:
+		default: // a pattern that may or may not match the key
 		}
 		if f.Within(grant) && f.Matches(key) && !topic.Match(grant, key) {
 			t.Fatalf("%s lies within %q and lets %q through", f, grant, key)

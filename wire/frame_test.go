@@ -69,8 +69,12 @@ func TestFlagsFollowTheFields(t *testing.T) {
 			continue
 		}
 		used[f.Type()] = newFrame(f.Type())
+		other := newFrame(f.Type()).(Flagged)
+		if err := other.ParseFlags(f.Flags()|0x80, f.Append(nil)); !errors.Is(err, ErrValue) {
+			t.Errorf("%s: an unknown flag: %v", s.name, err)
+		}
 		if f.Flags() != 0 {
-			if err := f.Parse(f.Append(nil)); err == nil && f.Type() != TypePublish {
+			if err := other.Parse(f.Append(nil)); err == nil && f.Type() != TypePublish {
 				t.Errorf("%s: a body with flags is read without them", s.name)
 			}
 		}

@@ -169,7 +169,7 @@ def read_batch(raw, form):
     body = None if zstd else Cursor(raw[96 + meta :])
     records = read_records(Cursor(raw[96 : 96 + meta]), body, count, lambda _, i: i, head[3], first, plain, not stored)
     scheduled = any(r["delay_us"] or r["ttl_us"] for r in records)
-    need(stored or scheduled == (attributes & 128 != 0), "attributes")
+    need(stored or scheduled == (attributes & 128 != 0), "schedule")
     ids = [dedup_id(r) for r in records]
     need(stored or (ids[0] is not None) == (dedup != 0) and not any(i is not None for i in ids[1:]), "dedup")
     if dedup:
@@ -600,7 +600,7 @@ def read_durable(c, shards):
 
 def read_filters(c):
     n = c.uvarint()
-    need(0 < n <= 1024 and n * 2 <= c.left(), "value")
+    need(0 < n <= 1024, "value")
     filters = [read_fields(c, FILTER) for _ in range(n)]
     for f in filters:
         need(f["kind"] and len(f["value"].encode()) <= LIMITS["key"], "value")

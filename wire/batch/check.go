@@ -187,7 +187,7 @@ func (b Batch) checkRecords(lim Limits) (int, error) {
 	case metas.c.err != nil:
 		return HeaderSize + metas.c.at, metas.c.err
 	case scheduled != b.Scheduled():
-		return posAttributes, ErrAttributes
+		return posAttributes, ErrSchedule
 	case dedup != mayDedup:
 		return posAttributes, ErrDedup
 	}

@@ -104,7 +104,7 @@ func TestScheduledSaysWhatIsSo(t *testing.T) {
 				t.Errorf("scheduled %v, want %v: %v", b.Scheduled(), c.want, err)
 			}
 			b[58] ^= 0x80
-			if _, err := batch.CheckProduced(reseal(b, false), batch.Limits{}); !errors.Is(err, batch.ErrAttributes) {
+			if _, err := batch.CheckProduced(reseal(b, false), batch.Limits{}); !errors.Is(err, batch.ErrSchedule) {
 				t.Errorf("the opposite: %v", err)
 			}
 		}

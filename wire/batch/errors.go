@@ -28,8 +28,8 @@ var (
 	// ErrLimit means a well-formed batch that is above a configured limit.
 	ErrLimit = errors.New("above the limit")
 	// ErrSchedule means a delay or time to live that is negative, out of range, or lets the record
-	// expire before it is due (0 < TTL <= delay).
-	ErrSchedule = errors.New("delay or time to live is out of range, or the record expires before it is due")
+	// expire before it is due (0 < TTL <= delay); or an attribute that says otherwise than the records.
+	ErrSchedule = errors.New("delay or time to live is out of range, lets the record expire before it is due, or is not what the attributes say")
 	// ErrTimestamp means a timestamp that leaves 64 bits, or a first delta that is not zero.
 	ErrTimestamp = errors.New("timestamp is out of range")
 	// ErrProducer means a producer id without a sequence, or a sequence without an id.

@@ -151,6 +151,11 @@ func TestEveryFlippedBitOfASliceIsSeen(t *testing.T) {
 		}
 		s[i/8] ^= 1 << (i % 8)
 	}
+	binary.LittleEndian.PutUint32(s[8:], batch.MaxSlice+1)
+	if _, err := batch.CheckSlice(s); !errors.Is(err, batch.ErrSize) {
+		t.Errorf("above the bound: %v", err)
+	}
+	binary.LittleEndian.PutUint32(s[8:], uint32(len(s)))
 	for n := range len(s) {
 		if _, err := batch.CheckSlice(s[:n]); !errors.Is(err, batch.ErrShort) {
 			t.Fatalf("cut to %d: %v", n, err)

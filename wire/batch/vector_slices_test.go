@@ -99,6 +99,11 @@ func refusedAttributeCases(t *testing.T) []vectorCase {
 		apply(b)
 		return vectorCase{name: "refused_" + name, about: about, form: "produced", raw: reseal(b, false)}
 	}
+	stored := func(name, about string, b []byte) vectorCase {
+		b[59] = 1
+		batch.Batch(b).Assign(batch.Assigned{Sequence: 1})
+		return vectorCase{name: "refused_" + name, about: about, form: "stored", raw: reseal(b, true)}
+	}
 	const headers = batch.HeaderSize + 5 // flags, delta, value size in two bytes, size of the headers
 	return []vectorCase{
 		change("scheduled_unsaid", "a TTL that the attributes do not tell of", one(plain, scheduled), func(b []byte) { b[58] = 0 }),
@@ -110,6 +115,15 @@ func refusedAttributeCases(t *testing.T) []vectorCase {
 		change("dedup_second", "the second of two records has a dedup id", one(plain, other), func(b []byte) {
 			copy(b[bytes.Index(b, []byte("dedup-ix")):], batch.DedupHeader)
 		}),
+		change("dedup_first", "the first of two records has a dedup id, the second other headers", one(other, other), func(b []byte) {
+			copy(b[bytes.Index(b, []byte("dedup-ix")):], batch.DedupHeader)
+		}),
+		change("dedup_last", "a dedup id in a batch of two, which says so", one(plain, other), func(b []byte) {
+			copy(b[bytes.Index(b, []byte("dedup-ix")):], batch.DedupHeader)
+			b[59] = 1
+		}),
+		stored("dedup_stored_two", "a stored batch of two that tells of a dedup id", one(plain, plain)),
+		stored("dedup_stored_zstd", "a stored batch that is compressed and tells of a dedup id", build(t, 0, 0, batch.Zstd, compressible()[0])),
 		change("dedup_zstd", "a dedup id that cannot be read", build(t, 0, 0, batch.Zstd, compressible()[0]), func(b []byte) { b[59] = 1 }),
 		change("dedup_empty", "a dedup id of no bytes", one(named), func(b []byte) {
 			at := headers + 1 + 1 + len(batch.DedupHeader) // count, name
