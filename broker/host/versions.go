@@ -29,7 +29,6 @@ func (nobody) Answered(shard.Answer) {}
 func (s *Shard) buildVersions(b *shard.BuildVersions) {
 	s.building.Go(func() {
 		var taken int64
-		defer func() { s.host.versionBytes.Add(-taken) }() // by then it is the core's, or nobody's
 		began := time.Now()
 		built := shard.VersionsBuilt{Build: b, Err: s.readVersions(b, &taken)}
 		if built.Err != nil && built.Err.Code != code.Opening {
@@ -37,6 +36,7 @@ func (s *Shard) buildVersions(b *shard.BuildVersions) {
 		} else if took := time.Since(began); took > time.Second {
 			s.host.log.Info("read the log to learn the versions of its keys", "log", s.Ref.Log, "shard", s.Ref.Shard, "took", took)
 		}
+		s.host.versionBytes.Add(-taken) // the core counts it from here on: twice would refuse what there is room for
 		s.handOver(built)
 	})
 }

@@ -40,6 +40,9 @@ func Binary(t testing.TB) string {
 	return filepath.Join(built.dir, "margay")
 }
 
+// RaceDetector says whether nodes run under the race detector: their memory is then the detector's more than theirs.
+func RaceDetector() bool { return raceDetector }
+
 func build() (string, error) {
 	root, err := workspace()
 	if err != nil {
