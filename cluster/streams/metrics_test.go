@@ -103,7 +103,10 @@ func TestMetricsOfSlowSubscribers(t *testing.T) {
 				}
 				most = max(most, v)
 			}
-			if most == 0 || most > 2*queue+2<<20 { // a batch larger than the bound fits an empty queue
+			// A batch larger than the bound fits an empty queue. Who leaves the queue when it is full may have emptied it
+			// by the time somebody looks.
+			leaves := c.policy == client.PolicyCatchUp || c.policy == client.PolicyDisconnect
+			if (most == 0 && !leaves) || most > 2*queue+2<<20 {
 				t.Errorf("at most %v bytes waited in a queue of %d", most, queue)
 			}
 			var reader sync.WaitGroup
