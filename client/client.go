@@ -24,7 +24,7 @@ import (
 )
 
 // clientName names the library to brokers and to the control plane.
-const clientName = "margay-go/0.1.0"
+const clientName = "margay-go/0.2.0"
 
 const (
 	// keepAlive is how often an idle connection shows life: what bounds how late a broker's restart is noticed.
