@@ -76,22 +76,20 @@ func (s *Subscription) startDurable(ctx context.Context, p Part, now time.Time) 
 	if err != nil {
 		return wire.Started{}, err
 	}
+	v := p.Shard.View()
 	if at.Resumed {
 		x.next, x.after = at.Offset, 0
-		if err := s.seek(x); err != nil {
+		if x.next < v.Start.Offset {
+			x.seq = v.Start.Sequence // retention has passed the cursor: history says so, and goes on
+		} else if err := s.seek(x); err != nil {
 			return wire.Started{}, err
 		}
 	}
-	x.epoch = at.Epoch
-	v := p.Shard.View()
-	x.until = v.Ceiling
+	x.epoch, x.until = at.Epoch, v.Ceiling
 	s.add(x)
-	started := wire.Started{
+	return wire.Started{
 		Shard: x.id, Generation: v.Generation, Offset: x.next, Latest: v.Ceiling, Resumed: at.Resumed, Epoch: at.Epoch,
-	}
-	// Retention may have passed a cursor that nobody read for long. Its reader hears of that and goes on.
-	s.gap(x, x.next, v.Start.Offset, wire.GapRetention)
-	return started, nil
+	}, nil
 }
 
 // place puts x where a new cursor is to begin. It does not join the live end: somebody else may be faster in making the

@@ -314,6 +314,56 @@ func TestTakeoversAtTheSameTime(t *testing.T) {
 	}
 }
 
+// Two who name the shards in opposite orders do not take them from each other and both end: one opens after the other.
+func TestTakeoversInOppositeOrders(t *testing.T) {
+	t.Parallel()
+	n := margaytest.Start(t)
+	create(t, n, control.StreamSpec{Name: "orders", Shards: new(8)})
+	id := idOf(t, n.Connect(), "orders")
+	starts := make([]wire.Start, 8)
+	for i := range starts {
+		starts[i].Shard = uint32(i)
+	}
+	peers := []*raw{dial(t, n).authenticate(n), dial(t, n).authenticate(n)}
+	for range 10 {
+		over := make(chan int, 2)
+		lanes := make([]*session.Lane, 2)
+		told := make([]chan wire.Type, 2)
+		for i, r := range peers {
+			slices.Reverse(starts)
+			lanes[i], told[i] = r.lane(), make(chan wire.Type, 16)
+			ask := wire.AppendFrame(nil, 77, &wire.Subscribe{Log: id, Shards: slices.Clone(starts), Durable: "ears"})
+			go func() {
+				_ = lanes[i].Write(ask)
+				for {
+					h, _, err := read(lanes[i])
+					if err != nil || h.Type == wire.TypeEnd || h.Type == wire.TypeError {
+						over <- i
+						return
+					}
+					if h.Corr == 78 {
+						told[i] <- h.Type
+					}
+				}
+			}()
+		}
+		loser := <-over
+		_ = lanes[1-loser].Write(wire.AppendFrame(nil, 78, &wire.Commit{Shards: []wire.Committing{{Shard: 0}, {Shard: 7}}}))
+		select {
+		case got := <-told[1-loser]:
+			if got != wire.TypeCommitted {
+				t.Fatalf("the winner's commit was answered by %v", got)
+			}
+		case <-over:
+			t.Fatal("both were taken over")
+		case <-within(t).Done():
+			t.Fatal("the winner's commit was not answered")
+		}
+		lanes[1-loser].Reset(code.Cancelled)
+		<-over
+	}
+}
+
 // A holder that loses its connection, or its broker, keeps the name, and its reader neither misses nor repeats anything.
 func TestDurableOverLostConnections(t *testing.T) {
 	t.Parallel()
@@ -365,10 +415,13 @@ func TestCursorsAreDeleted(t *testing.T) {
 // SB-06: a cursor that retention has passed is told so and goes on at the earliest record; nothing jumps silently.
 func TestRetentionPassesACursor(t *testing.T) {
 	n := margaytest.Start(t)
-	create(t, n, control.StreamSpec{Name: "orders"})
+	create(t, n, control.StreamSpec{Name: "orders", SegmentBytes: new(int64(4 << 10))})
 	c := n.Connect()
-	for from := 0; from < 50; from += 10 {
-		fill(t, c, "orders", from, from+10)
+	p := c.Publisher("orders")
+	for range 50 { // a record a batch, so that the cursor's segment is gone altogether
+		if _, err := p.Publish(within(t), client.Record{Value: make([]byte, 1<<10)}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	subscribe(t, c, "orders", client.Durable("ears"), client.FromOffset(0, 3)).Close()
 	if _, err := c.Trim(within(t), "orders", client.TrimBeforeOffset(0, 30)); err != nil {
@@ -384,18 +437,19 @@ func TestRetentionPassesACursor(t *testing.T) {
 // Cancelling a subscription, or losing its client, gives back all that the broker kept for it within a second.
 func TestDurableIsReleased(t *testing.T) {
 	n := margaytest.Start(t)
-	create(t, n, control.StreamSpec{Name: "orders"})
+	create(t, n, control.StreamSpec{Name: "orders", Shards: new(2)})
 	c, other := n.Connect(), n.Connect()
+	subscribe(t, other, "orders", client.Durable("ears"), client.Shards(1)) // the other shard's holder stays
 	for _, end := range []func(s *client.Subscription){
 		func(s *client.Subscription) { s.Close() },
 		func(*client.Subscription) { c.Close() },
 	} {
-		s := subscribe(t, c, "orders", client.Durable("ears"))
+		s := subscribe(t, c, "orders", client.Durable("ears"), client.Shards(0))
 		eventually(t, "the cursor to be held", func() bool { return cursors(t, other, "orders")[0].Held })
 		began := time.Now()
 		end(s)
 		eventually(t, "the cursor to be free", func() bool { return !cursors(t, other, "orders")[0].Held })
-		eventually(t, "the subscription to be gone", func() bool { return metric(t, n, "margay_subscriptions") == "0" })
+		eventually(t, "the subscription to be gone", func() bool { return metric(t, n, "margay_subscriptions") == "1" })
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("it took %v", took)
 		}

@@ -55,6 +55,8 @@ func TestLastRecordIsPublishedWhenTheConnectionIsLost(t *testing.T) {
 	id := idOf(t, c, "presence")
 	fill(t, c, "presence", 0, 1)
 	s := subscribe(t, c, "presence")
+	other := dial(t, n).authenticate(n)
+	there := other.lane()
 	connections := metric(t, n, "margay_connections")
 
 	for i, end := range []struct {
@@ -70,10 +72,8 @@ func TestLastRecordIsPublishedWhenTheConnectionIsLost(t *testing.T) {
 			_ = r.conn.Close(code.Internal, "crash")
 		}, false},
 		{"moved", func(r *raw) {
-			there := dial(t, n).authenticate(n)
-			there.want(there.lane(), setLast(t, id, 105, time.Minute, "moved"), &wire.Done{})
+			other.want(there, setLast(t, id, 105, time.Minute, "moved"), &wire.Done{})
 			_ = r.conn.Close(code.Internal, "crash")
-			_ = there.conn.Close(0, "")
 		}, false},
 	} {
 		r := dial(t, n).authenticate(n)
