@@ -4,6 +4,7 @@ package fanout
 
 import (
 	"sync"
+	"weak"
 
 	"margay.dev/wire"
 	"margay.dev/wire/batch"
@@ -16,6 +17,32 @@ type Envelope struct {
 	Batch batch.Batch // lies in Frame
 	Shard uint32
 	Mark  uint64 // next committed offset, for the frames of what is cut
+
+	mu sync.Mutex
+	// slicer is shared by all who cut the envelope at about the same time. It can be many times as large as the
+	// envelope, so that an envelope that waits in a queue must not hold it.
+	slicer weak.Pointer[batch.Slicer]
+}
+
+// slice encodes some records of the envelope as the frame of a delivery. One selection costs what it selects: with
+// thousands of them, each reading the whole batch would be the square of it.
+func (e *Envelope) slice(keep []int) ([]byte, error) {
+	e.mu.Lock()
+	s := e.slicer.Value()
+	if s == nil {
+		var err error
+		if s, err = batch.NewSlicer(e.Batch); err != nil {
+			e.mu.Unlock()
+			return nil, err
+		}
+		e.slicer = weak.Make(s)
+	}
+	e.mu.Unlock()
+	cut, err := s.Slice(keep)
+	if err != nil {
+		return nil, err
+	}
+	return sliceFrame(e.Shard, e.Mark, cut), nil
 }
 
 // cut is what a group is sent of an envelope that it selects a part of. The first who needs it encodes it, so
@@ -77,7 +104,7 @@ func (i *item) frame() ([]byte, error) {
 		return i.envelope.Frame, nil
 	}
 	c := i.cut
-	c.once.Do(func() { c.data, c.err = SliceFrame(i.envelope.Shard, i.envelope.Mark, i.envelope.Batch, c.keep) })
+	c.once.Do(func() { c.data, c.err = i.envelope.slice(c.keep) })
 	return c.data, c.err
 }
 
@@ -87,5 +114,9 @@ func SliceFrame(shard uint32, mark uint64, b batch.Batch, keep []int) ([]byte, e
 	if err != nil {
 		return nil, err
 	}
-	return wire.AppendFrame(nil, 0, &wire.DeliverSlice{Shard: shard, Mark: mark, Slices: s}), nil
+	return sliceFrame(shard, mark, s), nil
+}
+
+func sliceFrame(shard uint32, mark uint64, s batch.Slice) []byte {
+	return wire.AppendFrame(nil, 0, &wire.DeliverSlice{Shard: shard, Mark: mark, Slices: s})
 }
