@@ -20,6 +20,9 @@ const (
 	storeAtClose = 2 * time.Second
 	// maxStoring is how many commits of the kind that nobody waits for may be unanswered.
 	maxStoring = 16
+	// maxMissing is how many commits in a row may find no cursor before the subscription makes it anew. When it was
+	// deleted, the subscription has been ended by then; this is for one that was forgotten under its holder, by a clock.
+	maxMissing = 3
 	// corrCommit and above are correlation ids of commits; those below are the subscription's.
 	corrCommit uint64 = 1 << 32
 )
@@ -74,6 +77,7 @@ type commits struct {
 	next    uint64
 	waiting map[uint64]*storing
 	stored  map[uint32]uint64
+	missing int // commits in a row that found no cursor
 }
 
 // storing is a commit on its way.
@@ -151,7 +155,7 @@ func (s *Subscription) use(st *subscribeStream) {
 	c := &s.commits
 	c.mu.Lock()
 	lost := c.waiting
-	c.waiting, c.stream = nil, st
+	c.waiting, c.stream, c.missing = nil, st, 0
 	if c.changed != nil {
 		close(c.changed)
 	}
@@ -217,6 +221,12 @@ func (c *commits) send(at []wire.Committing, done chan *Error) (sent bool, err *
 func (s *Subscription) settled(corr uint64, err *Error) *Error {
 	c := &s.commits
 	c.mu.Lock()
+	if err == nil || err.Code != code.NotFound {
+		c.missing = 0
+	} else {
+		c.missing++
+	}
+	forgotten := c.missing >= maxMissing
 	x := c.waiting[corr]
 	delete(c.waiting, corr)
 	if x != nil && err == nil {
@@ -228,7 +238,10 @@ func (s *Subscription) settled(corr uint64, err *Error) *Error {
 	if x != nil {
 		x.answer(err)
 	}
-	if err != nil && err.Code == code.TakenOver {
+	switch {
+	case forgotten:
+		return code.New(code.Unavailable, "the cursor is gone: %s", err.Message)
+	case err != nil && err.Code == code.TakenOver:
 		return err
 	}
 	if err != nil {

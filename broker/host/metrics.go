@@ -36,6 +36,14 @@ func newMetrics(h *Host) *metrics {
 		_, n := h.queued()
 		return float64(n)
 	})
+	on.GaugeFunc("margay_cursors", "Cursors of durable subscriptions, by name and shard.", func() float64 {
+		n, _ := h.remembered()
+		return float64(n)
+	})
+	on.GaugeFunc("margay_last_records", "Records that wait for their session to be lost.", func() float64 {
+		_, n := h.remembered()
+		return float64(n)
+	})
 	return &metrics{
 		bytes:         on.Counter("margay_append_bytes_total", "Bytes appended to logs."),
 		batches:       on.Counter("margay_append_batches_total", "Batches appended to logs, control batches too."),

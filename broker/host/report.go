@@ -145,3 +145,16 @@ func (h *Host) queued() (requests, bytes int) {
 	}
 	return requests, bytes
 }
+
+// remembered is how many cursors and last records the open shards keep.
+func (h *Host) remembered() (cursors, lasts int) {
+	h.mu.Lock()
+	open := h.led
+	h.mu.Unlock()
+	for _, s := range open {
+		v := s.View()
+		cursors += v.Cursors
+		lasts += v.Lasts
+	}
+	return cursors, lasts
+}

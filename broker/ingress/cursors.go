@@ -158,11 +158,14 @@ func (d *deletion) answered(err *code.Error) {
 	d.lane.sendError(d.corr, failed)
 }
 
-// send answers a request from a shard's goroutine. A client that does not take its answers loses its lane.
-func (l *lane) send(corr uint64, f wire.Frame) {
-	if err := l.lane.SendFrame(corr, f); err != nil {
+// send answers a request from a shard's goroutine.
+func (l *lane) send(corr uint64, f wire.Frame) { l.sendBytes(wire.AppendFrame(nil, corr, f)) }
+
+func (l *lane) sendError(corr uint64, why *code.Error) { l.sendBytes(l.frameError(corr, why)) }
+
+// sendBytes sends an answer. A client that does not take its answers loses its lane.
+func (l *lane) sendBytes(frame []byte) {
+	if err := l.lane.Send(frame); err != nil {
 		l.lane.Reset(code.Overloaded)
 	}
 }
-
-func (l *lane) sendError(corr uint64, why *code.Error) { l.send(corr, wire.NewError(why)) }

@@ -149,7 +149,7 @@ func (c *conn) endSessions(why error) {
 		if closed {
 			ev = &shard.ClearLast{ID: key.id}
 		}
-		if err := c.srv.deliver(key.ref, ev); err != nil {
+		if err := c.srv.deliver(key.ref, ev); err != nil && err.Code != code.NotFound { // a log that is gone has nothing to say
 			c.srv.log.Warn("the end of a session was not told to its shard: its last record is published after the next opening",
 				"log", key.ref.Log, "shard", key.ref.Shard, "error", err)
 		}
