@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -254,10 +255,9 @@ func TestNamedProducerGoesOn(t *testing.T) {
 	}
 	life(1, 100, false)
 	b.Script(func(s *fakebroker.Script) {
-		n := 0
+		var n atomic.Int64 // every lane asks
 		s.Publish = func(fakebroker.Publish) (v fakebroker.Verdict) {
-			n++
-			v.Kill = n == 10
+			v.Kill = n.Add(1) == 10
 			return v
 		}
 	})

@@ -347,8 +347,9 @@ func (s *Shard) lose(now int64, err error) {
 	s.core.Step(now, shard.Lost{Err: code.New(code.OutcomeUnknown, "the disk failed to flush: %w", err)}, &s.eff)
 }
 
-// deliver answers, fans out and drops what the core decided.
+// deliver answers, fans out and drops what the core decided. Readers see the new start before its segments go.
 func (s *Shard) deliver() {
+	s.publishView() // before the answers: who is told that a log begins later, or ends later, must find it so
 	s.answer()
 	if len(s.eff.Committed) > 0 {
 		v := s.core.View()
@@ -360,7 +361,6 @@ func (s *Shard) deliver() {
 				envs = append(envs, envelopeOf(c.Batch, s.Ref.Shard, v.Ceiling))
 			}
 		}
-		s.publishView()
 		s.hub.Publish(envs, fanout.Position{Sequence: v.Mark, Offset: v.Ceiling}, s.Now())
 	}
 	if s.eff.Versions != nil {
@@ -375,7 +375,6 @@ func (s *Shard) deliver() {
 }
 
 func (s *Shard) drop(below uint64) {
-	s.publishView() // readers must see the new start before its segments go
 	n, err := s.log.Load().DropBefore(below)
 	if err != nil {
 		s.owed, s.nextTick = true, time.Now().Add(dropAgain)
