@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package load
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Workload is what is done to a system.
+type Workload string
+
+// The workloads.
+const (
+	// Pub publishes as fast as the windows let it: how many acknowledgements a second.
+	Pub Workload = "pub"
+	// Latency publishes at a fixed rate: how long from when a message should have been sent to its acknowledgement.
+	Latency Workload = "latency"
+	// Sub replays from the oldest message what was published before.
+	Sub Workload = "sub"
+	// Fanout publishes while subscribers receive: deliveries a second, and the time from sending to each of them.
+	// With one subscriber it is one way through the system.
+	Fanout Workload = "fanout"
+)
+
+// Workloads are all of them.
+func Workloads() []Workload { return []Workload{Pub, Latency, Sub, Fanout} }
+
+// Spec says what to measure. It is part of every result.
+type Spec struct {
+	Workload Workload `json:"workload"`
+	// Clients publish, over a connection each.
+	Clients int `json:"clients"`
+	// InFlight bounds, for each client, the messages without an acknowledgement; with Fanout, those that not every
+	// subscriber has got.
+	InFlight int `json:"in_flight"`
+	// Size of a message in bytes, StampSize at least.
+	Size int `json:"size"`
+	// Messages in all, or Duration: one of them ends the run. Sub knows Messages only.
+	Messages int64         `json:"messages,omitempty"`
+	Duration time.Duration `json:"duration_ns,omitempty"`
+	// Rate is messages a second of all clients together. 0 is as fast as possible.
+	Rate float64 `json:"rate,omitempty"`
+	// Warmup goes before what is measured, in the same way, and is not counted.
+	Warmup time.Duration `json:"warmup_ns,omitempty"`
+	// Subscribers receive all messages each, over Connections.
+	Subscribers int `json:"subscribers,omitempty"`
+	Connections int `json:"connections,omitempty"`
+	// Shards is in how many parts the system is to divide the messages, where it can.
+	Shards int `json:"shards"`
+	// Prepared: the messages of Sub are there already.
+	Prepared bool `json:"prepared,omitempty"`
+}
+
+// Flags defines the flags that every driver has, for the workload that fs is for, or with a flag for it when it is empty.
+// Call Fill and Validate once they are parsed.
+func Flags(fs *flag.FlagSet, w Workload) *Spec {
+	s := &Spec{Workload: w}
+	if w == "" {
+		fs.Func("workload", fmt.Sprintf("what to do: one of %v", Workloads()), func(v string) error {
+			s.Workload = Workload(v)
+			return nil
+		})
+	}
+	publishes := w != Sub
+	if publishes {
+		fs.IntVar(&s.Clients, "clients", 0, "publishers, each with a connection (default 1)")
+		fs.IntVar(&s.InFlight, "in-flight", 0, "messages of each client that may be without an answer (default 500; 1,000 with fanout)")
+		fs.DurationVar(&s.Duration, "duration", 0, "how long to publish, unless --messages says how many (default 10s)")
+		fs.DurationVar(&s.Warmup, "warmup", time.Second, "how long to publish before the measurement begins")
+		fs.Float64Var(&s.Rate, "rate", 0, "messages a second, all clients together; 0 is as fast as possible (default 10,000 with latency)")
+	}
+	fs.IntVar(&s.Size, "size", 128, "bytes of a message")
+	fs.Int64Var(&s.Messages, "messages", 0, "messages in all (default with sub: 1,000,000, or 1 GiB of them)")
+	if w == "" || w == Sub || w == Fanout {
+		fs.IntVar(&s.Subscribers, "subscribers", 0, "subscribers, each of which gets all messages (default 1)")
+		fs.IntVar(&s.Connections, "connections", 0, "connections that the subscribers share (default: each has its own)")
+	}
+	if w == "" || w == Sub {
+		fs.BoolVar(&s.Prepared, "prepared", false, "with sub: the messages are there already, publish none")
+	}
+	fs.IntVar(&s.Shards, "shards", 1, "shards of the stream that is made for the run")
+	return s
+}
+
+// Fill sets what was not said.
+func (s *Spec) Fill() {
+	fill := func(v *int, to int) {
+		if *v == 0 {
+			*v = to
+		}
+	}
+	fill(&s.Clients, 1)
+	fill(&s.Shards, 1)
+	fill(&s.Size, 128)
+	if s.Workload == Fanout {
+		fill(&s.InFlight, 1000)
+	}
+	fill(&s.InFlight, 500)
+	if s.Workload == Latency && s.Rate == 0 {
+		s.Rate = 10_000
+	}
+	switch {
+	case s.Workload == Sub && s.Messages == 0:
+		s.Messages = min(1_000_000, 1<<30/int64(max(s.Size, 1)))
+	case s.Messages == 0 && s.Duration == 0:
+		s.Duration = 10 * time.Second
+	}
+	if s.Workload == Sub || s.Workload == Fanout {
+		fill(&s.Subscribers, 1)
+		fill(&s.Connections, s.Subscribers)
+	}
+}
+
+// Validate returns all faults.
+func (s *Spec) Validate() error {
+	var errs []error
+	must := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	must(slices.Contains(Workloads(), s.Workload), "--workload %q: want one of %v", s.Workload, Workloads())
+	must(s.Clients >= 1 && s.Clients <= 10_000, "--clients %d: want 1 to 10,000", s.Clients)
+	must(s.InFlight >= 1 && s.InFlight <= 1_000_000, "--in-flight %d: want 1 to 1,000,000", s.InFlight)
+	must(s.Size >= StampSize && s.Size <= 8<<20, "--size %d: want %d (a message begins with its time) to 8388608", s.Size, StampSize)
+	must(s.Messages >= 0, "--messages %d: want 1 or more", s.Messages)
+	must(s.Duration >= 0, "--duration %v: want more than 0s", s.Duration)
+	must(s.Messages == 0 || s.Duration == 0, "--messages and --duration: give one of them")
+	must(s.Warmup >= 0, "--warmup %v: want 0s or more", s.Warmup)
+	must(s.Rate >= 0 && s.Rate <= 1e8, "--rate %v: want 0 (as fast as possible) to 100,000,000", s.Rate)
+	must(s.Shards >= 1, "--shards %d: want 1 or more", s.Shards)
+	must(s.Subscribers >= 0 && s.Subscribers <= 100_000, "--subscribers %d: want 1 to 100,000", s.Subscribers)
+	must(s.Connections >= 0 && s.Connections <= s.Subscribers, "--connections %d: want 1 to --subscribers, which is %d", s.Connections, s.Subscribers)
+	return errors.Join(errs...)
+}
