@@ -40,6 +40,7 @@ type Config struct {
 	Grace        time.Duration // of an orderly shutdown; default 1 s
 	Wall         func() time.Time
 	FS           vfs.FS // default the operating system's; the catalog always lies on that
+	Sockets      Sockets
 	Session      session.Config
 	Limits       broker.Limits
 	Reserve      uint64 // bytes of the disk that records may not take; default 8 MiB
@@ -47,6 +48,12 @@ type Config struct {
 	VersionBytes int64  // memory for the versions that conditional publishes are compared with; default 256 MiB
 	Sealed       int    // descriptors for reading sealed segments; default by the limit of the process
 	Ready        func(Info)
+}
+
+// Sockets opens what a node listens on. Default the operating system's; another one is a network that is simulated.
+type Sockets interface {
+	ListenPacket(ctx context.Context, network, address string) (net.PacketConn, error)
+	Listen(ctx context.Context, network, address string) (net.Listener, error)
 }
 
 // Info is what a node that is ready can say of itself.
@@ -96,6 +103,9 @@ func (n *node) defaults() {
 	if c.FS == nil {
 		c.FS = vfs.OS()
 	}
+	if c.Sockets == nil {
+		c.Sockets = &net.ListenConfig{}
+	}
 	if c.Listen == "" {
 		c.Listen = "127.0.0.1:0"
 	}
@@ -125,11 +135,10 @@ func (n *node) open(ctx context.Context) error {
 	if err := n.checkCatalog(); err != nil {
 		return err
 	}
-	var listen net.ListenConfig
-	if n.udp, err = listen.ListenPacket(ctx, "udp", n.cfg.Listen); err != nil {
+	if n.udp, err = n.cfg.Sockets.ListenPacket(ctx, "udp", n.cfg.Listen); err != nil {
 		return fmt.Errorf("listen for clients: %w", err)
 	}
-	if n.tcp, err = listen.Listen(ctx, "tcp", n.cfg.HTTP); err != nil {
+	if n.tcp, err = n.cfg.Sockets.Listen(ctx, "tcp", n.cfg.HTTP); err != nil {
 		return fmt.Errorf("listen for HTTP: %w", err)
 	}
 	if n.dir, err = storage.OpenDir(n.cfg.FS, n.cfg.Dir, id); err != nil {

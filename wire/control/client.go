@@ -42,6 +42,8 @@ type ClientConfig struct {
 	// AllowPlain lets credentials cross a network in the clear. Without it plain HTTP is for loopback addresses.
 	AllowPlain bool
 	UserAgent  string
+	// Dial opens connections, for a network that is simulated. Default: the operating system's.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Client speaks to the control plane. Every error it returns is a *code.Error. It never sends a request twice, but for one
@@ -67,6 +69,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 		ForceAttemptHTTP2:   true,
 		MaxIdleConnsPerHost: 4,
 		IdleConnTimeout:     time.Minute,
+		DialContext:         cfg.Dial,
 	}
 	if len(cfg.CA) > 0 {
 		pool := x509.NewCertPool()
