@@ -44,6 +44,7 @@ type Config struct {
 	ControlPlane ControlPlane
 	Table        *router.Table
 	Wall         func() time.Time
+	Clock        func() time.Time // what intervals are measured by; default time.Now
 	Logger       *slog.Logger
 	Registerer   prometheus.Registerer
 	Reserve      uint64 // bytes of the disk kept for what is not records; default 8 MiB
@@ -66,6 +67,7 @@ type Host struct {
 	space     *space
 	sessions  Sessions
 
+	stepped *Stepped        // who takes its steps, when Run does not
 	ended   chan *Shard     // shards whose goroutine has returned
 	results chan openResult // of openings
 
@@ -116,6 +118,9 @@ func New(cfg Config) *Host {
 	if cfg.Wall == nil {
 		cfg.Wall = time.Now
 	}
+	if cfg.Clock == nil {
+		cfg.Clock = time.Now
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -133,7 +138,7 @@ func New(cfg Config) *Host {
 	}
 	h := &Host{
 		cfg: cfg, log: cfg.Logger, committer: commit.New(cfg.FlushSlots), files: storage.NewFiles(cfg.SealedFiles), budget: budget{limit: int64(cfg.OpenLogs)},
-		space: &space{fs: cfg.FS, dir: cfg.Dir.Path(), reserve: cfg.Reserve, log: cfg.Logger},
+		space: &space{fs: cfg.FS, dir: cfg.Dir.Path(), reserve: cfg.Reserve, log: cfg.Logger, clock: cfg.Clock},
 		ended: make(chan *Shard), results: make(chan openResult), slots: make(chan struct{}, openParallel),
 		closing: map[Ref]bool{}, opening: map[Ref]bool{}, kept: map[Ref]storage.Log{},
 		building: make(chan struct{}, versionsParallel), moved: make(chan struct{}), shards: map[Ref]*Shard{}, configs: map[Ref]*control.Log{}, damaged: map[Ref]error{}, retry: map[Ref]retryOpen{},

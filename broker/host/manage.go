@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"margay.dev/storage"
@@ -62,7 +63,7 @@ func (h *Host) untilRetry() time.Duration {
 	d := time.Hour
 	for ref, r := range h.retry {
 		if !h.opening[ref] {
-			d = min(d, max(time.Until(r.at), 0))
+			d = min(d, max(r.at.Sub(h.cfg.Clock()), 0))
 		}
 	}
 	return d
@@ -141,7 +142,7 @@ func (h *Host) open(ctx context.Context, want map[Ref]*control.Log) error {
 		if h.shards[ref] != nil || h.damaged[ref] != nil || h.opening[ref] {
 			continue
 		}
-		if r, waits := h.retry[ref]; waits && time.Now().Before(r.at) {
+		if r, waits := h.retry[ref]; waits && h.cfg.Clock().Before(r.at) {
 			continue
 		}
 		refs = append(refs, ref)
@@ -149,6 +150,7 @@ func (h *Host) open(ctx context.Context, want map[Ref]*control.Log) error {
 	if len(refs) == 0 {
 		return nil
 	}
+	slices.SortFunc(refs, compareRefs) // so that the same shards get the same generations
 	led, err := h.cfg.ControlPlane.Lead(ctx, h.cfg.Node, refs)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -163,13 +165,13 @@ func (h *Host) open(ctx context.Context, want map[Ref]*control.Log) error {
 		granted[ref], h.opening[ref] = true, true
 		l, cut, kept := *want[ref], h.retry[ref].cut, h.kept[ref]
 		delete(h.kept, ref)
-		h.running.Go(func() {
+		h.beside(&h.running, func() {
 			h.slots <- struct{}{}
-			began := time.Now()
+			began := h.cfg.Clock()
 			s, err := h.openShard(ref, &l, a.Generation, cut, kept)
-			h.metrics.openSeconds.Observe(time.Since(began).Seconds())
+			h.metrics.openSeconds.Observe(h.cfg.Clock().Sub(began).Seconds())
 			<-h.slots
-			h.results <- openResult{ref, &l, s, err}
+			h.handResult(openResult{ref, &l, s, err})
 		})
 	}
 	for _, ref := range refs {
@@ -184,7 +186,7 @@ func (h *Host) open(ctx context.Context, want map[Ref]*control.Log) error {
 func (h *Host) later(ref Ref, why error) {
 	r := h.retry[ref]
 	r.backoff = min(max(r.backoff*2, firstBackoff), maxBackoff)
-	r.at, r.why, r.noRoom = time.Now().Add(r.backoff), why.Error(), ""
+	r.at, r.why, r.noRoom = h.cfg.Clock().Add(r.backoff), why.Error(), ""
 	h.retry[ref] = r
 }
 
@@ -196,10 +198,12 @@ func (h *Host) opened(o openResult) {
 	case o.err == nil:
 		delete(h.retry, o.ref)
 		h.shards[o.ref], h.configs[o.ref] = o.shard, o.log
-		h.running.Go(func() {
-			o.shard.run()
-			h.ended <- o.shard
-		})
+		if h.stepped == nil {
+			h.running.Go(func() {
+				o.shard.run()
+				h.ended <- o.shard
+			})
+		}
 	case errors.As(o.err, &corrupt), errors.Is(o.err, storage.ErrNewerFormat), errors.Is(o.err, storage.ErrForeign), errors.Is(o.err, batch.ErrUnknownEntry):
 		delete(h.retry, o.ref)
 		h.damaged[o.ref] = o.err

@@ -4,7 +4,6 @@ package host
 
 import (
 	"errors"
-	"time"
 
 	"margay.dev/broker/fanout"
 	"margay.dev/broker/shard"
@@ -62,7 +61,7 @@ func (h *Host) openShard(ref Ref, l *control.Log, generation uint64, cut *uint64
 	s.publishView()
 	v := s.View()
 	s.hub = fanout.NewHub(ref.Shard, fanout.Position{Sequence: v.Mark, Offset: v.Ceiling})
-	s.nextTick = time.Now()
+	s.nextTick = h.cfg.Clock()
 	return s, nil
 }
 

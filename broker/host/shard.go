@@ -103,6 +103,11 @@ func (s *Shard) Ask(ctx context.Context, f func(*shard.Core)) error {
 		defer s.mu.Unlock()
 		return s.closed
 	}
+	if s.host.stepped != nil { // nobody else could take the turn that is waited for
+		defer s.mu.Unlock()
+		f(s.core)
+		return nil
+	}
 	s.asks = append(s.asks, func(c *shard.Core) { f(c); close(done) })
 	s.kick()
 	s.mu.Unlock()
@@ -138,21 +143,12 @@ func (s *Shard) close(why *code.Error) {
 	s.mu.Unlock()
 }
 
-// run is the shard's goroutine.
+// run is the shard's goroutine: it takes turns, and sleeps between them.
 func (s *Shard) run() {
-	defer close(s.stopped)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		reqs, asks, closed := s.drain()
-		s.step(reqs)
-		clear(s.round) // an idle shard holds no buffer that is answered
-		s.publishView()
-		for _, ask := range asks {
-			ask(s.core)
-		}
-		if s.failure != nil || (closed != nil && len(reqs) == 0) {
-			s.finish(closed)
+		if s.turn() {
 			return
 		}
 		if s.more() { // while this was written
@@ -164,6 +160,24 @@ func (s *Shard) run() {
 		case <-timer.C:
 		}
 	}
+}
+
+// turn is one turn of the loop, without a goroutine or a wait of its own, so that a simulation takes the very same ones.
+// It says whether it was the last.
+func (s *Shard) turn() (ended bool) {
+	reqs, asks, closed := s.drain()
+	s.step(reqs)
+	clear(s.round) // an idle shard holds no buffer that is answered
+	s.publishView()
+	for _, ask := range asks {
+		ask(s.core)
+	}
+	if s.failure == nil && (closed == nil || len(reqs) > 0) {
+		return false
+	}
+	s.finish(closed)
+	close(s.stopped)
+	return true
 }
 
 // drain takes what one write may hold.
@@ -212,7 +226,7 @@ func (s *Shard) step(reqs []*Request) {
 		s.core.Step(now, &r.Publish, &s.eff)
 	}
 	s.stepEvents(now)
-	if t := time.Now(); !t.Before(s.nextTick) {
+	if t := s.host.cfg.Clock(); !t.Before(s.nextTick) {
 		s.tick(t, now)
 	}
 	s.countVersions(now)
@@ -236,7 +250,7 @@ func (s *Shard) perform(now int64) {
 			return
 		}
 	} else if len(s.eff.Append) > 0 && s.dirty.IsZero() && !s.cfg.Memory {
-		s.dirty = time.Now()
+		s.dirty = s.host.cfg.Clock()
 	}
 	s.deliver()
 }
@@ -307,7 +321,7 @@ func (s *Shard) writeFailed(now int64, err error) {
 		s.nextTick = time.Time{}
 		s.core.Step(now, shard.WriteFailed{Err: code.New(code.StorageFull, "the log in memory is full").Retry(spaceInterval)}, &s.eff)
 	case errors.Is(err, storage.ErrFull):
-		s.full, s.spaceAt = true, time.Now().Add(spaceInterval)
+		s.full, s.spaceAt = true, s.host.cfg.Clock().Add(spaceInterval)
 		s.host.space.fill()
 		s.core.Step(now, shard.Space{Full: true}, &s.eff)
 		s.core.Step(now, shard.WriteFailed{Err: code.New(code.StorageFull, "the disk is full: nothing of the record was stored").Retry(time.Second)}, &s.eff)
@@ -324,13 +338,13 @@ func (s *Shard) flush(now int64) bool {
 	if l == nil {
 		return true
 	}
-	began := time.Now()
+	began := s.host.cfg.Clock()
 	length, err := s.host.committer.Flush(l.Log)
 	if err != nil {
 		s.lose(now, err)
 		return false
 	}
-	s.host.metrics.flushed(s.unflushed, time.Since(began))
+	s.host.metrics.flushed(s.unflushed, s.host.cfg.Clock().Sub(began))
 	s.unflushed, s.dirty = 0, time.Time{}
 	s.core.Step(now, shard.Flushed{Length: length}, &s.eff)
 	return true
@@ -377,7 +391,7 @@ func (s *Shard) deliver() {
 func (s *Shard) drop(below uint64) {
 	n, err := s.log.Load().DropBefore(below)
 	if err != nil {
-		s.owed, s.nextTick = true, time.Now().Add(dropAgain)
+		s.owed, s.nextTick = true, s.host.cfg.Clock().Add(dropAgain)
 		s.host.log.Error("drop segments", "log", s.Ref.Log, "shard", s.Ref.Shard, "error", err)
 		return
 	}

@@ -19,6 +19,7 @@ type space struct {
 	dir     string
 	reserve uint64
 	log     *slog.Logger
+	clock   func() time.Time
 
 	free   atomic.Int64 // at the last look
 	since  atomic.Int64 // bytes written since the last look
@@ -52,7 +53,7 @@ func (s *space) set(full bool) {
 func (s *space) full() bool {
 	if s.isFull.Load() {
 		s.mu.Lock()
-		due := time.Now().After(s.next)
+		due := s.clock().After(s.next)
 		s.mu.Unlock()
 		if due {
 			s.look()
@@ -65,7 +66,7 @@ func (s *space) look() {
 	free, err := s.fs.Free(s.dir)
 	s.since.Store(0)
 	s.mu.Lock()
-	s.next = time.Now().Add(spaceInterval)
+	s.next = s.clock().Add(spaceInterval)
 	s.mu.Unlock()
 	if err == nil {
 		s.free.Store(int64(min(free, math.MaxInt64)))

@@ -25,7 +25,7 @@ func (s *Shard) tickEvery() time.Duration {
 
 // pause is how long the shard may sleep when nothing comes.
 func (s *Shard) pause() time.Duration {
-	now := time.Now()
+	now := s.host.cfg.Clock()
 	d := time.Hour
 	if s.retains() || s.owed {
 		d = s.nextTick.Sub(now)
@@ -70,7 +70,7 @@ func (s *Shard) flushDue(now int64) {
 	if s.failure != nil || s.dirty.IsZero() || s.cfg.Fsync != shard.FsyncInterval || s.cfg.Memory {
 		return
 	}
-	if time.Since(s.dirty) < s.interval {
+	if s.host.cfg.Clock().Sub(s.dirty) < s.interval {
 		return
 	}
 	s.flush(now)
@@ -85,10 +85,10 @@ func (s *Shard) checkSpace() {
 	full := s.host.space.full()
 	if full == s.full {
 		if full {
-			s.spaceAt = time.Now().Add(spaceInterval)
+			s.spaceAt = s.host.cfg.Clock().Add(spaceInterval)
 		}
 		return
 	}
-	s.full, s.spaceAt = full, time.Now().Add(spaceInterval)
+	s.full, s.spaceAt = full, s.host.cfg.Clock().Add(spaceInterval)
 	s.core.Step(s.host.now(), shard.Space{Full: full}, &s.eff)
 }

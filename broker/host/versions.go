@@ -27,13 +27,18 @@ func (nobody) Answered(shard.Answer) {}
 // buildVersions makes the table that the core asks for, beside the shard's goroutine: reading a log of gigabytes takes
 // seconds, and publishes do not wait for it. The core goes on from the sequence at which the table ends.
 func (s *Shard) buildVersions(b *shard.BuildVersions) {
-	s.building.Go(func() {
+	s.host.beside(&s.building, func() {
+		select {
+		case <-s.quit:
+			return
+		default:
+		}
 		var taken int64
-		began := time.Now()
+		began := s.host.cfg.Clock()
 		built := shard.VersionsBuilt{Build: b, Err: s.readVersions(b, &taken)}
 		if built.Err != nil && built.Err.Code != code.Opening {
 			s.host.log.Error("read the log to learn the versions of its keys", "log", s.Ref.Log, "shard", s.Ref.Shard, "error", built.Err)
-		} else if took := time.Since(began); took > time.Second {
+		} else if took := s.host.cfg.Clock().Sub(began); took > time.Second {
 			s.host.log.Info("read the log to learn the versions of its keys", "log", s.Ref.Log, "shard", s.Ref.Shard, "took", took)
 		}
 		s.host.versionBytes.Add(-taken) // the core counts it from here on: twice would refuse what there is room for

@@ -126,17 +126,9 @@ func (s *Subscription) Serve(ctx context.Context) *wire.End {
 	progress := time.NewTimer(progressEvery)
 	defer progress.Stop()
 	for {
-		s.takeNotes()
-		more, err := s.turn()
-		if e := s.flush(); err == nil { // an end comes behind what was delivered before it
-			err = e
-		}
-		if err != nil {
-			return s.end(err)
-		}
-		s.count()
-		if ctx.Err() != nil {
-			return s.end(context.Cause(ctx))
+		more, over, end := s.Step(ctx)
+		if over {
+			return end
 		}
 		if more {
 			select {
@@ -152,11 +144,44 @@ func (s *Subscription) Serve(ctx context.Context) *wire.End {
 			continue
 		case <-ctx.Done():
 		case <-progress.C:
-			s.progress()
-			s.touch(time.Now())
+			s.Idle(time.Now())
 		}
 		progress.Reset(progressEvery)
 	}
+}
+
+// Step delivers some of what there is, without waiting for more, and says whether there may be more at once. Once it is
+// over, end is what to tell the subscriber; nil when the lane is broken.
+func (s *Subscription) Step(ctx context.Context) (more, over bool, end *wire.End) {
+	s.takeNotes()
+	more, err := s.turn()
+	if e := s.flush(); err == nil { // an end comes behind what was delivered before it
+		err = e
+	}
+	if err != nil {
+		return false, true, s.end(err)
+	}
+	s.count()
+	if ctx.Err() != nil {
+		return false, true, s.end(context.Cause(ctx))
+	}
+	return more, false, nil
+}
+
+// Waits says whether nothing has come since the last Step: Serve would sleep.
+func (s *Subscription) Waits() bool {
+	select {
+	case <-s.queue.Ready():
+		return false
+	default:
+		return true
+	}
+}
+
+// Idle says where the subscriber stands, as Serve does now and then. The next Step sends it.
+func (s *Subscription) Idle(now time.Time) {
+	s.progress()
+	s.touch(now)
 }
 
 // turn delivers some of what there is and says whether there may be more at once.
