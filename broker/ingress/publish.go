@@ -95,10 +95,10 @@ func (l *lane) mayPublish(m *router.Map, id batch.LogID) error {
 
 // mayPublishKeys holds each record to what the token grants of the log's keys. Most tokens grant all of them.
 func (l *lane) mayPublishKeys(m *router.Map, id batch.LogID, b batch.Batch) error {
-	rl, _ := m.ByID(router.LogID(id)) // mayPublish has found it
 	if !l.seenLimited {
 		return nil
 	}
+	rl, _ := m.ByID(router.LogID(id)) // mayPublish has found it
 	var meta batch.Meta
 	for metas := b.Metas(); ; {
 		ok, err := metas.Next(&meta)

@@ -82,6 +82,8 @@ func TestInsightNeedsACredential(t *testing.T) {
 		"/debug/pprof/trace?seconds=0.1":    "",
 		"/debug/pprof/heap?gc=1":            "",
 		"/debug/pprof/threadcreate?debug=1": "threadcreate profile:",
+		"/debug/pprof/block?seconds=1":      "",
+		"/debug/pprof/mutex?seconds=1":      "",
 	} {
 		for who, tok := range map[string]string{"nobody": "", "a stranger": "x.y.z", "a tenant": tenant} {
 			if status, body := get(t, n.HTTP()+path, tok); status != http.StatusUnauthorized || strings.Contains(body, "goroutine") || !strings.Contains(body, `"request_id":"`) {

@@ -238,6 +238,10 @@ func (c *Client) once(ctx context.Context, method, path, token, match string, in
 	if res.StatusCode < 200 || res.StatusCode > 299 {
 		return answerError(method, path, res, b)
 	}
+	if raw, ok := out.(*[]byte); ok { // what is no document: a profile
+		*raw = b
+		return nil
+	}
 	if out == nil {
 		return nil
 	}

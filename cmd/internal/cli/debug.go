@@ -17,14 +17,13 @@ func (a *app) debugCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "debug",
 		Short: "Look into a node that runs",
-		Long: `Look into a node that runs. Profiles are under /debug/pprof/ of its HTTP address, for a token that may manage
-the node.`,
+		Long:  `Look into a node that runs, with a token that may manage it.`,
 		Example: `  margay debug log-level
-  margay debug log-level debug`,
+  margay debug profile cpu --seconds 10`,
 		Args: cobra.ArbitraryArgs,
 		RunE: group,
 	}
-	cmd.AddCommand(a.debugLogLevelCommand())
+	cmd.AddCommand(a.debugLogLevelCommand(), a.debugProfileCommand())
 	return cmd
 }
 
