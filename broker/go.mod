@@ -8,6 +8,7 @@ require margay.dev/router v0.0.0
 
 require (
 	github.com/prometheus/client_golang v1.25.0
+	go.uber.org/goleak v1.3.0
 	golang.org/x/sync v0.25.0
 	margay.dev/storage v0.0.0
 	pgregory.net/rapid v1.3.0

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"margay.dev/storage"
 	"margay.dev/storage/vfs"
 )
@@ -23,7 +25,7 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(openDirRole); dir != "" {
 		os.Exit(holdDir(dir))
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 func holdDir(dir string) int {

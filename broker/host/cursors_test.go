@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"margay.dev/broker/host"
+	"margay.dev/broker/internal/hosttest"
 	"margay.dev/broker/shard"
 	"margay.dev/storage/vfs/faultfs"
 	"margay.dev/storage/vfs/memfs"
@@ -18,18 +19,18 @@ import (
 // subscriptions they are from; each is answered for itself, and none before that flush.
 func TestCommitsOfCursorsShareABatch(t *testing.T) {
 	fs := faultfs.Wrap(memfs.New(rand.New(rand.NewPCG(1, 1))))
-	l := aLog(nil)
-	r := start(t, fs, newPlane(l))
-	s := r.shard(l.ID, 0)
-	a := newAnswers()
+	l := hosttest.Log(nil)
+	r := hosttest.Start(t, fs, hosttest.NewPlane(l))
+	s := r.Shard(l.ID, 0)
+	a := hosttest.NewAnswers()
 	const n = 200
-	if err := s.Submit(request(t, a, 0, value(0), value(1))); err != nil {
+	if err := s.Submit(hosttest.Request(t, a, 0, hosttest.Value(0), hosttest.Value(1))); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the records", func() bool { return a.n.Load() == 1 })
+	hosttest.Eventually(t, "the records", func() bool { return a.N.Load() == 1 })
 	epochs := make([]uint64, n)
 	for i := range n {
-		got, err := s.Do(within(t), func(to any) shard.Event {
+		got, err := s.Do(hosttest.Within(t), func(to any) shard.Event {
 			return &shard.OpenCursor{Name: fmt.Sprintf("c%d", i), Create: true, To: to}
 		})
 		if err != nil {
@@ -66,8 +67,8 @@ func TestCommitsOfCursorsShareABatch(t *testing.T) {
 		t.Fatalf("%d commits were answered before a flush", answered.Load())
 	}
 	close(release)
-	eventually(t, "the commits to be answered", func() bool { return answered.Load() == n })
-	eventually(t, "the view to follow", func() bool { return s.View().Length > length+1 })
+	hosttest.Eventually(t, "the commits to be answered", func() bool { return answered.Load() == n })
+	hosttest.Eventually(t, "the view to follow", func() bool { return s.View().Length > length+1 })
 	// The first, and the rest together; the view that the length was taken from may have lagged by an opening.
 	if got := s.View().Length - length; got > 4 || failed.Load() != 0 {
 		t.Errorf("%d commits became %d batches; %d failed", n, got, failed.Load())

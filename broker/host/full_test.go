@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"margay.dev/broker/internal/hosttest"
 	"margay.dev/storage/vfs/memfs"
 	"margay.dev/wire/code"
 	"margay.dev/wire/control"
@@ -19,16 +20,16 @@ func TestFullDiskAgainAndAgain(t *testing.T) {
 	mem := memfs.New(rand.New(rand.NewPCG(1, 1)))
 	capacity := int64(1 << 20)
 	mem.SetCapacity(capacity)
-	limited := aLog(func(l *control.Log) { l.SegmentBytes, l.MaxBytes = 16<<10, 128<<10 })
-	grows := aLog(func(l *control.Log) { l.Name, l.SegmentBytes = "grows", 16<<10 })
-	r := start(t, mem, newPlane(limited, grows))
-	kept, grown := newAnswers(), newAnswers()
+	limited := hosttest.Log(func(l *control.Log) { l.SegmentBytes, l.MaxBytes = 16<<10, 128<<10 })
+	grows := hosttest.Log(func(l *control.Log) { l.Name, l.SegmentBytes = "grows", 16<<10 })
+	r := hosttest.Start(t, mem, hosttest.NewPlane(limited, grows))
+	kept, grown := hosttest.NewAnswers(), hosttest.NewAnswers()
 	var corr uint64
 	for cycle := range 10 {
 		full := false
 		for n := 0; !full; n++ {
 			corr++
-			if err := putBatch(t, r.shard(grows.ID, 0), grown, corr, 20); err != nil {
+			if err := putBatch(t, r.Shard(grows.ID, 0), grown, corr, 20); err != nil {
 				if full = errors.Is(err, code.StorageFull); !full {
 					t.Fatal(err)
 				}
@@ -36,19 +37,19 @@ func TestFullDiskAgainAndAgain(t *testing.T) {
 			if n > 20_000 {
 				t.Fatal("the disk never fills")
 			}
-			if err := putBatch(t, r.shard(limited.ID, 0), kept, corr, 20); err != nil && !errors.Is(err, code.StorageFull) {
+			if err := putBatch(t, r.Shard(limited.ID, 0), kept, corr, 20); err != nil && !errors.Is(err, code.StorageFull) {
 				t.Fatal(err)
 			}
 		}
 		capacity += 256 << 10
 		mem.SetCapacity(capacity)
-		eventually(t, "writing to resume", func() bool {
+		hosttest.Eventually(t, "writing to resume", func() bool {
 			corr++
-			return putBatch(t, r.shard(limited.ID, 0), kept, corr, 20) == nil
+			return putBatch(t, r.Shard(limited.ID, 0), kept, corr, 20) == nil
 		})
 		for _, s := range []*control.Log{&limited, &grows} {
 			segments := 0
-			for _, name := range segmentsOf(t, r, r.shard(s.ID, 0)) {
+			for _, name := range segmentsOf(t, r, r.Shard(s.ID, 0)) {
 				if strings.HasSuffix(name, ".seg") {
 					segments++
 				} else if !strings.HasSuffix(name, ".idx") {
@@ -60,17 +61,17 @@ func TestFullDiskAgainAndAgain(t *testing.T) {
 			}
 		}
 	}
-	if r.shard(limited.ID, 0).View().Start.Offset == 0 {
+	if r.Shard(limited.ID, 0).View().Start.Offset == 0 {
 		t.Error("retention has taken nothing: the test has not reached it")
 	}
-	r.stop()
-	r = start(t, mem, r.plane)
-	checkAcked(t, r.shard(grows.ID, 0), grown)
-	begin := r.shard(limited.ID, 0).View().Start.Offset
-	for c, ack := range kept.acks { // those that retention has left
+	r.Stop()
+	r = hosttest.Start(t, mem, r.Plane)
+	checkAcked(t, r.Shard(grows.ID, 0), grown)
+	begin := r.Shard(limited.ID, 0).View().Start.Offset
+	for c, ack := range kept.Acks { // those that retention has left
 		if ack.BaseOffset < begin {
-			delete(kept.acks, c)
+			delete(kept.Acks, c)
 		}
 	}
-	checkAcked(t, r.shard(limited.ID, 0), kept)
+	checkAcked(t, r.Shard(limited.ID, 0), kept)
 }

@@ -3,7 +3,6 @@
 package host_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"margay.dev/broker/host"
+	"margay.dev/broker/internal/hosttest"
 	"margay.dev/broker/stream"
 	"margay.dev/storage"
 	"margay.dev/storage/vfs/faultfs"
@@ -21,43 +21,36 @@ import (
 	"margay.dev/wire/control"
 )
 
-func within(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // put publishes a record and waits for its answer.
-func put(t *testing.T, s *host.Shard, a *answers, corr uint64) *code.Error {
+func put(t *testing.T, s *host.Shard, a *hosttest.Answers, corr uint64) *code.Error {
 	t.Helper()
 	return putBatch(t, s, a, corr, 1)
 }
 
 // putBatch is put of a batch of so many records.
-func putBatch(t *testing.T, s *host.Shard, a *answers, corr uint64, records int) *code.Error {
+func putBatch(t *testing.T, s *host.Shard, a *hosttest.Answers, corr uint64, records int) *code.Error {
 	t.Helper()
 	values := make([][]byte, records)
 	for i := range values {
-		values[i] = value(corr)
+		values[i] = hosttest.Value(corr)
 	}
-	if err := s.Submit(request(t, a, corr, values...)); err != nil {
+	if err := s.Submit(hosttest.Request(t, a, corr, values...)); err != nil {
 		return err
 	}
 	var refused *code.Error
-	eventually(t, "an answer", func() bool {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		refused = a.errs[corr]
-		_, ok := a.acks[corr]
+	hosttest.Eventually(t, "an answer", func() bool {
+		a.Mu.Lock()
+		defer a.Mu.Unlock()
+		refused = a.Errs[corr]
+		_, ok := a.Acks[corr]
 		return ok || refused != nil
 	})
 	return refused
 }
 
-func segmentsOf(t *testing.T, r *rig, s *host.Shard) []string {
+func segmentsOf(t *testing.T, r *hosttest.Rig, s *host.Shard) []string {
 	t.Helper()
-	names, err := r.fs.List(r.dir.ShardDir(s.Ref.Log, s.Ref.Shard))
+	names, err := r.FS.List(r.Dir.ShardDir(s.Ref.Log, s.Ref.Shard))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,10 +62,10 @@ func segmentsOf(t *testing.T, r *rig, s *host.Shard) []string {
 func TestTrim(t *testing.T) {
 	mem := memfs.New(rand.New(rand.NewPCG(1, 1)))
 	fs := faultfs.Wrap(mem)
-	l := aLog(func(l *control.Log) { l.SegmentBytes = 4 << 10 })
-	r := start(t, fs, newPlane(l))
-	s := r.shard(l.ID, 0)
-	a := newAnswers()
+	l := hosttest.Log(func(l *control.Log) { l.SegmentBytes = 4 << 10 })
+	r := hosttest.Start(t, fs, hosttest.NewPlane(l))
+	s := r.Shard(l.ID, 0)
+	a := hosttest.NewAnswers()
 	for i := range uint64(200) {
 		if err := put(t, s, a, i); err != nil {
 			t.Fatal(err)
@@ -80,33 +73,33 @@ func TestTrim(t *testing.T) {
 	}
 	before := len(segmentsOf(t, r, s))
 	fs.Add(&faultfs.Rule{Ops: []faultfs.Op{faultfs.Remove}, Err: syscall.EIO, Max: 1})
-	if earliest, err := s.Trim(within(t), 150); err != nil || earliest != 150 {
+	if earliest, err := s.Trim(hosttest.Within(t), 150); err != nil || earliest != 150 {
 		t.Fatalf("trimmed to %d, %v", earliest, err)
 	}
-	if earliest, err := s.Trim(within(t), 3); err != nil || earliest != 150 {
+	if earliest, err := s.Trim(hosttest.Within(t), 3); err != nil || earliest != 150 {
 		t.Fatalf("a lower trim says %d, %v", earliest, err)
 	}
-	_, err := s.Trim(within(t), 1000)
+	_, err := s.Trim(hosttest.Within(t), 1000)
 	if !errors.Is(err, code.OutOfRange) {
 		t.Fatalf("a trim beyond the end: %v", err)
 	}
 	if err := put(t, s, a, 200); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the segments below to go", func() bool { return len(segmentsOf(t, r, s)) <= before/2 })
-	r.stop()
-	r = start(t, fs, r.plane)
-	s = r.shard(l.ID, 0)
+	hosttest.Eventually(t, "the segments below to go", func() bool { return len(segmentsOf(t, r, s)) <= before/2 })
+	r.Stop()
+	r = hosttest.Start(t, fs, r.Plane)
+	s = r.Shard(l.ID, 0)
 	if v := s.View(); v.Start.Offset != 150 || v.NextOffset != 201 {
 		t.Fatalf("after a restart %+v", v)
 	}
-	if earliest, err := s.TrimTime(within(t), time.Now().Add(time.Hour).UnixMicro()); err != nil || earliest != 201 {
+	if earliest, err := s.TrimTime(hosttest.Within(t), time.Now().Add(time.Hour).UnixMicro()); err != nil || earliest != 201 {
 		t.Fatalf("trimmed to %d, %v", earliest, err)
 	}
-	if err := put(t, s, a, 201); err != nil || a.acks[201].BaseOffset != 201 {
-		t.Fatalf("the next record: %+v, %v", a.acks[201], err)
+	if err := put(t, s, a, 201); err != nil || a.Acks[201].BaseOffset != 201 {
+		t.Fatalf("the next record: %+v, %v", a.Acks[201], err)
 	}
-	if got := records(t, s); len(got) != 1 || got[201] != string(value(201)) {
+	if got := hosttest.Records(t, s); len(got) != 1 || got[201] != string(hosttest.Value(201)) {
 		t.Fatalf("readers see %v", got)
 	}
 }
@@ -118,30 +111,30 @@ func TestDropOldest(t *testing.T) {
 		t.Run(fmt.Sprint(segment), func(t *testing.T) {
 			mem := memfs.New(rand.New(rand.NewPCG(1, 1)))
 			mem.SetCapacity(1 << 20)
-			l := aLog(func(l *control.Log) { l.SegmentBytes, l.OnFull = segment, control.OnFullDropOldest })
-			r := start(t, mem, newPlane(l))
-			s := r.shard(l.ID, 0)
-			a := newAnswers()
+			l := hosttest.Log(func(l *control.Log) { l.SegmentBytes, l.OnFull = segment, control.OnFullDropOldest })
+			r := hosttest.Start(t, mem, hosttest.NewPlane(l))
+			s := r.Shard(l.ID, 0)
+			a := hosttest.NewAnswers()
 			const total = 20_000 // some three times the disk
 			for i := uint64(0); i < total; {
 				next := min(i+50, total)
 				for ; i < next; i++ {
-					if err := s.Submit(request(t, a, i)); err != nil {
+					if err := s.Submit(hosttest.Request(t, a, i)); err != nil {
 						t.Fatal(err)
 					}
 				}
-				eventually(t, "the answers", func() bool { return a.n.Load() == int64(next) })
+				hosttest.Eventually(t, "the answers", func() bool { return a.N.Load() == int64(next) })
 			}
-			if len(a.errs) > 0 {
-				t.Fatalf("%d publishes were refused, such as %v", len(a.errs), first(a.errs))
+			if len(a.Errs) > 0 {
+				t.Fatalf("%d publishes were refused, such as %v", len(a.Errs), first(a.Errs))
 			}
 			v := s.View()
 			if v.Start.Offset == 0 || v.Ceiling != total || v.Ceiling-v.Start.Offset < total/20 {
 				t.Fatalf("readers may see %d to %d", v.Start.Offset, v.Ceiling)
 			}
-			got := records(t, s)
+			got := hosttest.Records(t, s)
 			for i := v.Start.Offset; i < total; i++ {
-				if got[i] != string(value(i)) {
+				if got[i] != string(hosttest.Value(i)) {
 					t.Fatalf("offset %d holds %.20q", i, got[i])
 				}
 			}
@@ -161,10 +154,10 @@ func TestDropOldestGivesUpNothingInVain(t *testing.T) {
 	mem := memfs.New(rand.New(rand.NewPCG(1, 1)))
 	const roomy = 1 << 20
 	mem.SetCapacity(roomy)
-	l := aLog(func(l *control.Log) { l.OnFull = control.OnFullDropOldest })
-	r := start(t, mem, newPlane(l))
-	s := r.shard(l.ID, 0)
-	a := newAnswers()
+	l := hosttest.Log(func(l *control.Log) { l.OnFull = control.OnFullDropOldest })
+	r := hosttest.Start(t, mem, hosttest.NewPlane(l))
+	s := r.Shard(l.ID, 0)
+	a := hosttest.NewAnswers()
 	for i := range uint64(50) {
 		if err := put(t, s, a, i); err != nil {
 			t.Fatal(err)
@@ -195,70 +188,56 @@ func TestTheLogBeginsWhereItsFilesDo(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 9))
 		mem := memfs.New(rng)
-		l := aLog(func(l *control.Log) {
+		l := hosttest.Log(func(l *control.Log) {
 			l.SegmentBytes, l.MaxBytes, l.Fsync = 4<<10, 8<<10, control.FsyncNever
 		})
-		p := newPlane(l)
-		r := start(t, mem, p)
-		s := r.shard(l.ID, 0)
-		a := newAnswers()
+		p := hosttest.NewPlane(l)
+		r := hosttest.Start(t, mem, p)
+		s := r.Shard(l.ID, 0)
+		a := hosttest.NewAnswers()
 		for i := range uint64(100 + rng.IntN(40)) {
 			if err := put(t, s, a, i); err != nil {
 				t.Fatal(err)
 			}
 		}
-		eventually(t, "retention to move the start", func() bool { return s.View().Start.Offset > 0 })
+		hosttest.Eventually(t, "retention to move the start", func() bool { return s.View().Start.Offset > 0 })
 		after := mem.Crash(rng)
-		r.stop()
-		r = start(t, after, p)
-		s = r.shard(l.ID, 0)
+		r.Stop()
+		r = hosttest.Start(t, after, p)
+		s = r.Shard(l.ID, 0)
 		_, err := s.Read(s.View().Start.Sequence, 1<<10)
 		if errors.Is(err, storage.ErrDropped) {
 			t.Fatalf("seed %d: the log begins at %+v, and its files do not", seed, s.View().Start)
 		}
-		r.stop()
+		r.Stop()
 	}
-}
-
-// lane keeps what a subscription writes.
-type lane struct{ out []byte }
-
-func (l *lane) Write(parts ...[]byte) error {
-	for _, p := range parts {
-		l.out = append(l.out, p...)
-	}
-	return nil
 }
 
 // A reader that stands at the very batch inside which a trim begins the log is told of the gap, too.
 func TestTrimInsideTheBatchAReaderStandsAt(t *testing.T) {
-	l := aLog(nil)
-	r := start(t, memfs.New(rand.New(rand.NewPCG(1, 1))), newPlane(l))
-	s := r.shard(l.ID, 0)
-	a := newAnswers()
-	if err := s.Submit(request(t, a, 0, value(0), value(1), value(2), value(3))); err != nil {
+	l := hosttest.Log(nil)
+	r := hosttest.Start(t, memfs.New(rand.New(rand.NewPCG(1, 1))), hosttest.NewPlane(l))
+	s := r.Shard(l.ID, 0)
+	a := hosttest.NewAnswers()
+	if err := s.Submit(hosttest.Request(t, a, 0, hosttest.Value(0), hosttest.Value(1), hosttest.Value(2), hosttest.Value(3))); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "an answer", func() bool { return a.n.Load() == 1 })
-	out := &lane{}
-	sub, _, err := stream.Open(within(t), out, &wire.Subscribe{Log: l.ID, UntilMark: true}, []stream.Part{
+	hosttest.Eventually(t, "an answer", func() bool { return a.N.Load() == 1 })
+	out := &hosttest.Lane{}
+	sub, _, err := stream.Open(hosttest.Within(t), out, &wire.Subscribe{Log: l.ID, UntilMark: true}, []stream.Part{
 		{Start: wire.Start{Kind: wire.StartOffset, At: 1}, Shard: s},
 	}, time.Now(), stream.Durable{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Trim(within(t), 3); err != nil {
+	if _, err := s.Trim(hosttest.Within(t), 3); err != nil {
 		t.Fatal(err)
 	}
-	if end := sub.Serve(within(t)); end == nil || end.Code != 0 {
+	if end := sub.Serve(hosttest.Within(t)); end == nil || end.Code != 0 {
 		t.Fatalf("the subscription ended with %+v", end)
 	}
-	h, err := wire.ParseHeader([wire.HeaderSize]byte(out.out))
-	if err != nil || h.Type != wire.TypeGap {
-		t.Fatalf("the first frame is %v, %v", h.Type, err)
-	}
-	var gap wire.Gap
-	if err := gap.Parse(out.out[wire.HeaderSize:][:h.Size]); err != nil || gap != (wire.Gap{From: 1, To: 3, Reason: wire.GapRetention}) {
-		t.Fatalf("%+v, %v", gap, err)
+	told := out.Told(t)
+	if len(told) == 0 || told[0].Type != wire.TypeGap || told[0].From != 1 || told[0].To != 3 || told[0].Gap != wire.GapRetention {
+		t.Fatalf("told %+v, want the gap first", told)
 	}
 }

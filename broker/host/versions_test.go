@@ -12,34 +12,25 @@ import (
 	"time"
 
 	"margay.dev/broker/host"
+	"margay.dev/broker/internal/hosttest"
 	"margay.dev/broker/shard"
 	"margay.dev/storage/vfs/faultfs"
 	"margay.dev/storage/vfs/memfs"
-	"margay.dev/wire"
 	"margay.dev/wire/batch"
 	"margay.dev/wire/code"
 	"margay.dev/wire/control"
 )
 
 // keyed is a publish of one record with a key, under conditions or not.
-func keyed(t *testing.T, a *answers, corr uint64, key string, conds ...shard.Condition) *host.Request {
+func keyed(t *testing.T, a *hosttest.Answers, corr uint64, key string, conds ...shard.Condition) *host.Request {
 	t.Helper()
-	bl := batch.NewBuilder(batch.Limits{})
-	if err := bl.Add(batch.Record{Key: []byte(key), Value: make([]byte, 10<<10), Timestamp: 1}); err != nil {
-		t.Fatal(err)
-	}
-	b, err := bl.Build(0, 0, batch.None)
-	if err != nil {
-		t.Fatal(err)
-	}
-	buf := append(make([]byte, wire.PublishHead), b...)
-	r := &host.Request{Buffer: buf, Head: wire.PublishHead, Correlation: corr, Lane: a}
-	r.Publish = shard.Publish{Batch: batch.Batch(buf[wire.PublishHead:]), Conditions: conds, To: r}
+	r := hosttest.RequestOf(t, a, corr, batch.Record{Key: []byte(key), Value: make([]byte, 10<<10), Timestamp: 1})
+	r.Publish.Conditions = conds
 	return r
 }
 
 // ask submits a request and returns what it is answered.
-func ask(t *testing.T, s *host.Shard, a *answers, r *host.Request) (shard.Ack, *code.Error) {
+func ask(t *testing.T, s *host.Shard, a *hosttest.Answers, r *host.Request) (shard.Ack, *code.Error) {
 	t.Helper()
 	if err := s.Submit(r); err != nil {
 		t.Fatal(err)
@@ -48,12 +39,12 @@ func ask(t *testing.T, s *host.Shard, a *answers, r *host.Request) (shard.Ack, *
 		ack shard.Ack
 		err *code.Error
 	)
-	eventually(t, "an answer", func() bool {
-		a.mu.Lock()
-		defer a.mu.Unlock()
+	hosttest.Eventually(t, "an answer", func() bool {
+		a.Mu.Lock()
+		defer a.Mu.Unlock()
 		var ok bool
-		err = a.errs[r.Correlation]
-		ack, ok = a.acks[r.Correlation]
+		err = a.Errs[r.Correlation]
+		ack, ok = a.Acks[r.Correlation]
 		return ok || err != nil
 	})
 	return ack, err
@@ -70,10 +61,10 @@ func wantRefusal(t *testing.T, err *code.Error, c code.Code) {
 // again.
 func TestVersionsAreReadBesideThePublishers(t *testing.T) {
 	fs := faultfs.Wrap(memfs.New(rand.New(rand.NewPCG(1, 1))))
-	l := aLog(func(l *control.Log) { l.SegmentBytes = 3 << 19 })
-	r := start(t, fs, newPlane(l))
-	s := r.shard(l.ID, 0)
-	a := newAnswers()
+	l := hosttest.Log(func(l *control.Log) { l.SegmentBytes = 3 << 19 })
+	r := hosttest.Start(t, fs, hosttest.NewPlane(l))
+	s := r.Shard(l.ID, 0)
+	a := hosttest.NewAnswers()
 	corr := uint64(0)
 	publish := func(key string, conds ...shard.Condition) (shard.Ack, *code.Error) {
 		t.Helper()
@@ -105,7 +96,7 @@ func TestVersionsAreReadBesideThePublishers(t *testing.T) {
 		}
 	}
 	close(release)
-	eventually(t, "the table", func() bool {
+	hosttest.Eventually(t, "the table", func() bool {
 		_, err = publish("k7", shard.Condition{Version: 8})
 		return err == nil || err.Code != code.Opening
 	})
@@ -128,10 +119,10 @@ func TestVersionsAreReadBesideThePublishers(t *testing.T) {
 // A shard that ends while its log is read ends all the same.
 func TestVersionsAndTheEnd(t *testing.T) {
 	fs := faultfs.Wrap(memfs.New(rand.New(rand.NewPCG(1, 1))))
-	l := aLog(func(l *control.Log) { l.SegmentBytes = 4 << 10 })
-	r := start(t, fs, newPlane(l))
-	s := r.shard(l.ID, 0)
-	a := newAnswers()
+	l := hosttest.Log(func(l *control.Log) { l.SegmentBytes = 4 << 10 })
+	r := hosttest.Start(t, fs, hosttest.NewPlane(l))
+	s := r.Shard(l.ID, 0)
+	a := hosttest.NewAnswers()
 	for i := range uint64(200) {
 		if _, err := ask(t, s, a, keyed(t, a, i, "k")); err != nil {
 			t.Fatal(err)
@@ -146,7 +137,7 @@ func TestVersionsAndTheEnd(t *testing.T) {
 	wantRefusal(t, err, code.Opening)
 	<-entered
 	stopped := make(chan struct{})
-	go func() { r.stop(); close(stopped) }()
+	go func() { r.Stop(); close(stopped) }()
 	close(release)
 	<-stopped
 }
@@ -154,10 +145,10 @@ func TestVersionsAndTheEnd(t *testing.T) {
 // A log that cannot be read refuses conditions and says so; when it can, they are served.
 func TestVersionsOfALogThatCannotBeRead(t *testing.T) {
 	fs := faultfs.Wrap(memfs.New(rand.New(rand.NewPCG(1, 1))))
-	l := aLog(nil)
-	r := start(t, fs, newPlane(l))
-	s := r.shard(l.ID, 0)
-	a := newAnswers()
+	l := hosttest.Log(nil)
+	r := hosttest.Start(t, fs, hosttest.NewPlane(l))
+	s := r.Shard(l.ID, 0)
+	a := hosttest.NewAnswers()
 	if _, err := ask(t, s, a, keyed(t, a, 0, "k")); err != nil {
 		t.Fatal(err)
 	}
@@ -169,26 +160,26 @@ func TestVersionsOfALogThatCannotBeRead(t *testing.T) {
 		return err
 	}
 	var err *code.Error
-	eventually(t, "the reason", func() bool { err = next(); return err != nil && err.Code != code.Opening })
+	hosttest.Eventually(t, "the reason", func() bool { err = next(); return err != nil && err.Code != code.Opening })
 	wantRefusal(t, err, code.Unavailable)
 	if _, err := ask(t, s, a, keyed(t, a, corr+1, "other")); err != nil {
 		t.Fatalf("a publish without a condition: %v", err)
 	}
 	corr++
-	eventually(t, "the next try", func() bool { return next() == nil })
+	hosttest.Eventually(t, "the next try", func() bool { return next() == nil })
 }
 
 // The tables of all shards share what the node has for them: who finds nothing left is refused, the one that grows over
 // it goes, and what is given back serves others.
 func TestVersionsShareTheMemory(t *testing.T) {
-	l := aLog(func(l *control.Log) { l.Shards = 2 })
-	p := newPlane(l)
+	l := hosttest.Log(func(l *control.Log) { l.Shards = 2 })
+	p := hosttest.NewPlane(l)
 	var ahead atomic.Int64
-	r := start(t, memfs.New(rand.New(rand.NewPCG(1, 1))), p, func(c *host.Config) {
+	r := hosttest.Start(t, memfs.New(rand.New(rand.NewPCG(1, 1))), p, func(c *host.Config) {
 		c.VersionBytes = 30_000 // about 290 keys
 		c.Wall = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	})
-	a := newAnswers()
+	a := hosttest.NewAnswers()
 	corr := uint64(0)
 	publish := func(s *host.Shard, key string, conds ...shard.Condition) *code.Error {
 		t.Helper()
@@ -198,7 +189,7 @@ func TestVersionsShareTheMemory(t *testing.T) {
 	}
 	compare := func(s *host.Shard) (err *code.Error) {
 		t.Helper()
-		eventually(t, "the shard to have read its log", func() bool {
+		hosttest.Eventually(t, "the shard to have read its log", func() bool {
 			err = publish(s, "k0", shard.Condition{Version: 9999})
 			return err.Code != code.Opening
 		})
@@ -218,7 +209,7 @@ func TestVersionsShareTheMemory(t *testing.T) {
 			t.Errorf("the tables take %v bytes, want %v to %v", got, least, most)
 		}
 	}
-	one, two := r.shard(l.ID, 0), r.shard(l.ID, 1)
+	one, two := r.Shard(l.ID, 0), r.Shard(l.ID, 1)
 	fill(one, 0, 200)
 	fill(two, 0, 200)
 	if err := compare(one); err.Code != code.Conflict {
@@ -227,7 +218,7 @@ func TestVersionsShareTheMemory(t *testing.T) {
 	wantBytes(20_000, 25_000)
 	wantRefusal(t, compare(two), code.TooMany)
 	fill(two, 200, 210)
-	eventually(t, "what the second had taken", func() bool { return gauge(t, r, "margay_publish_version_bytes") < 25_000 })
+	hosttest.Eventually(t, "what the second had taken", func() bool { return gauge(t, r, "margay_publish_version_bytes") < 25_000 })
 	fill(one, 200, 350)
 	wantRefusal(t, compare(one), code.TooMany)
 	wantBytes(0, 0)
@@ -237,14 +228,14 @@ func TestVersionsShareTheMemory(t *testing.T) {
 	}
 	wantBytes(20_000, 25_000)
 	l.SegmentAge = time.Hour
-	p.set(l) // opens the shards again
-	eventually(t, "the memory to be given back", func() bool { return gauge(t, r, "margay_publish_version_bytes") == 0 })
+	p.Set(l) // opens the shards again
+	hosttest.Eventually(t, "the memory to be given back", func() bool { return gauge(t, r, "margay_publish_version_bytes") == 0 })
 }
 
 // gauge reads one of the host's metrics.
-func gauge(t *testing.T, r *rig, name string) float64 {
+func gauge(t *testing.T, r *hosttest.Rig, name string) float64 {
 	t.Helper()
-	families, err := r.registry.Gather()
+	families, err := r.Registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

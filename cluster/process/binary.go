@@ -5,11 +5,14 @@ package process
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"go.uber.org/goleak"
 )
 
 // built is the binary of this test process. It is a global because a build takes seconds that every test would pay, and
@@ -20,9 +23,17 @@ var built struct {
 	err  error
 }
 
-// Main runs a package's tests, then removes the binary that they built. Call it from TestMain.
+// Main runs a package's tests, looks for goroutines that they left, and removes the binary that they built. Call it from
+// TestMain.
 func Main(m *testing.M) {
 	code := m.Run()
+	http.DefaultClient.CloseIdleConnections() // what Metrics has kept
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, "goroutines are left behind the tests:", err)
+			code = 1
+		}
+	}
 	if built.dir != "" {
 		_ = os.RemoveAll(built.dir) // a temporary directory
 	}
