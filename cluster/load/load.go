@@ -22,7 +22,7 @@ type System interface {
 }
 
 // Done says that n messages that were handed over with the stamp at were acknowledged, or have failed with err. Every message
-// that Publish took is told of exactly once, from any goroutine, also after Close. An adapter that learns of many at once
+// that Publish took is told of exactly once, from any goroutine, during Publish too. An adapter that learns of many at once
 // may tell of those with equal stamps together.
 type Done func(at int64, n int, err error)
 
@@ -32,7 +32,7 @@ type Publisher interface {
 	// returns an error, the message was not taken and done is not called. It must not wait for more messages to come:
 	// what is handed over is sent at once, or as soon as Flush is called, if the publisher has that method (Flusher).
 	Publish(ctx context.Context, msg []byte, at int64) error
-	// Close waits for nothing: what is still under way is told of as failed.
+	// Close gives up what is under way. When it returns, everything has been told of.
 	Close() error
 }
 
@@ -59,3 +59,5 @@ const StampSize = 8
 
 // Stamp returns when a message was sent, or should have been at a fixed rate, in Unix nanoseconds.
 func Stamp(msg []byte) int64 { return int64(binary.LittleEndian.Uint64(msg)) }
+
+func putStamp(msg []byte, at int64) { binary.LittleEndian.PutUint64(msg, uint64(at)) }

@@ -104,7 +104,7 @@ func (s *Spec) Fill() {
 		s.Rate = 10_000
 	}
 	switch {
-	case s.Workload == Sub && s.Messages == 0:
+	case s.Workload == Sub && s.Messages == 0 && s.Duration == 0:
 		s.Messages = min(1_000_000, 1<<30/int64(max(s.Size, 1)))
 	case s.Messages == 0 && s.Duration == 0:
 		s.Duration = 10 * time.Second
@@ -132,6 +132,7 @@ func (s *Spec) Validate() error {
 	must(s.Messages == 0 || s.Duration == 0, "--messages and --duration: give one of them")
 	must(s.Warmup >= 0, "--warmup %v: want 0s or more", s.Warmup)
 	must(s.Rate >= 0 && s.Rate <= 1e8, "--rate %v: want 0 (as fast as possible) to 100,000,000", s.Rate)
+	must(s.Workload != Sub || s.Duration == 0 && s.Rate == 0, "--duration and --rate: sub reads --messages, as fast as it can")
 	must(s.Shards >= 1, "--shards %d: want 1 or more", s.Shards)
 	must(s.Subscribers >= 0 && s.Subscribers <= 100_000, "--subscribers %d: want 1 to 100,000", s.Subscribers)
 	must(s.Connections >= 0 && s.Connections <= s.Subscribers, "--connections %d: want 1 to --subscribers, which is %d", s.Connections, s.Subscribers)
