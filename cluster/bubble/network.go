@@ -32,9 +32,10 @@ type Network struct {
 	cuts    map[cut]bool
 	hosts   map[netip.AddrPort]*host
 	webs    map[string]*listener
-	nextIP  uint32
 	closed  bool
 	running sync.WaitGroup
+
+	lastHost, lastPort uint16
 }
 
 // cut is a direction in which nothing gets through.
@@ -107,13 +108,21 @@ func (n *Network) Socket(at netip.AddrPort) net.PacketConn {
 	return &socket{h.conn, h}
 }
 
-// ClientSocket opens a socket of a new host.
-func (n *Network) ClientSocket() net.PacketConn {
+// NewHost returns the address of a host that nobody has yet.
+func (n *Network) NewHost() netip.Addr {
 	n.mu.Lock()
-	n.nextIP++
-	ip := netip.AddrFrom4([4]byte{10, 1, byte(n.nextIP >> 8), byte(n.nextIP)})
+	defer n.mu.Unlock()
+	n.lastHost++
+	return netip.AddrFrom4([4]byte{10, 1, byte(n.lastHost >> 8), byte(n.lastHost)})
+}
+
+// ClientSocket opens a socket at a port of a host that is free.
+func (n *Network) ClientSocket(at netip.Addr) net.PacketConn {
+	n.mu.Lock()
+	n.lastPort++
+	port := 1024 + n.lastPort%60_000
 	n.mu.Unlock()
-	return n.Socket(netip.AddrPortFrom(ip, 4000))
+	return n.Socket(netip.AddrPortFrom(at, port))
 }
 
 // socket ends its host when it is closed.

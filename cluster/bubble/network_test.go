@@ -13,19 +13,11 @@ import (
 	"margay.dev/wire/control"
 )
 
-// seeds runs a scenario once for each seed.
-func seeds(t *testing.T, n int, scenario func(t *testing.T, b *Bubble)) {
-	t.Helper()
-	for seed := range uint64(n) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { Run(t, seed, scenario) })
-	}
-}
-
 // S1, S3, S5: over a network that loses, delays, duplicates and reorders packets, and is cut in both directions and in
 // one, publishers and readers go on by themselves: everything is acknowledged, once, in order, and every reader gets it
 // all.
 func TestBadNetwork(t *testing.T) {
-	seeds(t, 6, func(t *testing.T, b *Bubble) {
+	seeds(t, 4, func(t *testing.T, b *Bubble) {
 		n := b.Start()
 		n.Create(control.StreamSpec{Name: "s", Shards: new(2)})
 		tr := newTraffic(t, "s")

@@ -169,11 +169,18 @@ func (n *Node) Create(spec control.StreamSpec) {
 	}
 }
 
-// Connect connects a client, which the test's end closes. Its tokens are those of the control plane, 15 minutes each.
+// Connect connects a client on a host of its own, which the test's end closes. Its tokens are those of the control
+// plane, 15 minutes each.
 func (n *Node) Connect(opts ...client.Option) *client.Client {
 	n.b.t.Helper()
+	return n.ConnectFrom(n.b.Network.NewHost(), opts...)
+}
+
+// ConnectFrom connects a client on a host, of which a test can cut the path.
+func (n *Node) ConnectFrom(at netip.Addr, opts ...client.Option) *client.Client {
+	n.b.t.Helper()
 	api := n.API()
-	sockets := func(context.Context, string) (net.PacketConn, error) { return n.b.Network.ClientSocket(), nil }
+	sockets := func(context.Context, string) (net.PacketConn, error) { return n.b.Network.ClientSocket(at), nil }
 	tokens := func(ctx context.Context) (string, time.Time, error) {
 		t, err := api.Exchange(ctx)
 		return t.Token, t.ExpiresAt, err

@@ -5,7 +5,9 @@ package bubble
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +15,24 @@ import (
 	"margay.dev/client"
 	"margay.dev/cluster/history"
 )
+
+// seedCount asks for more runs of each scenario than the default: go test ./cluster/bubble -run TestCrashes -seeds 5000.
+var seedCount = flag.Int("seeds", 0, "how many seeds of each scenario to run; 0: few with -short, 100 without")
+
+// seeds runs a scenario once for each seed. One alone: -run 'TestCrashes/^17$' -seeds 18.
+func seeds(t *testing.T, short int, scenario func(t *testing.T, b *Bubble)) {
+	t.Helper()
+	n := 100
+	switch {
+	case *seedCount > 0:
+		n = *seedCount
+	case testing.Short():
+		n = short
+	}
+	for seed := range uint64(n) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { Run(t, seed, scenario) })
+	}
+}
 
 // traffic is what clients do to one stream, and what they saw.
 type traffic struct {
@@ -31,11 +51,13 @@ type traffic struct {
 
 // reader is a subscription and how far it has got.
 type reader struct {
-	name string
+	name   string
+	prefix string // of the keys that it asked for; empty for all records
+	err    error
+
 	mu   sync.Mutex
 	next map[uint32]uint64
-	err  error
-	gaps []client.Gap
+	keys []string
 }
 
 func newTraffic(t *testing.T, stream string) *traffic {
@@ -71,6 +93,7 @@ func (tr *traffic) publish(p *client.Publisher, who string, n int, pause time.Du
 
 func (tr *traffic) end(id history.ID, ack client.Ack, err error) {
 	if err != nil {
+		tr.t.Logf("publish: %v", err)
 		tr.history.End(id, history.Answer{Outcome: outcomeOf(err)})
 		return
 	}
@@ -106,17 +129,28 @@ func (tr *traffic) settle() map[history.Outcome]int {
 // read subscribes and reads until the test ends, pausing after each record.
 func (tr *traffic) read(c *client.Client, name string, pause time.Duration, opts ...client.SubscribeOption) *reader {
 	tr.t.Helper()
-	r := &reader{name: name, next: map[uint32]uint64{}}
+	return tr.start(c, &reader{name: name, next: map[uint32]uint64{}}, pause, opts...)
+}
+
+// readPrefix reads the records whose keys begin so.
+func (tr *traffic) readPrefix(c *client.Client, name, prefix string) *reader {
+	tr.t.Helper()
+	tr.history.Filtered(name)
+	return tr.start(c, &reader{name: name, prefix: prefix, next: map[uint32]uint64{}}, 0, client.KeyPrefix(prefix))
+}
+
+func (tr *traffic) start(c *client.Client, r *reader, pause time.Duration, opts ...client.SubscribeOption) *reader {
+	tr.t.Helper()
 	s, err := c.Subscribe(tr.ctx, tr.stream, append([]client.SubscribeOption{client.FromEarliest()}, opts...)...)
 	if err != nil {
-		tr.t.Fatalf("subscribe %s: %v", name, err)
+		tr.t.Fatalf("subscribe %s: %v", r.name, err)
 	}
 	tr.readers = append(tr.readers, r)
 	tr.reading.Go(func() {
 		defer s.Close()
 		r.err = tr.follow(r, s, pause)
 		if r.err != nil && tr.ctx.Err() == nil && !errors.Is(r.err, client.ErrClosed) {
-			tr.t.Errorf("reader %s: %v", name, r.err)
+			tr.t.Errorf("reader %s: %v", r.name, r.err)
 		}
 	})
 	return r
@@ -146,12 +180,26 @@ func (tr *traffic) got(r *reader, rec *client.Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.next[rec.Shard] = rec.Offset + 1
-	if rec.Gap != nil {
-		r.gaps = append(r.gaps, *rec.Gap)
-	}
+	r.keys = append(r.keys, string(rec.Key))
 }
 
-func (r *reader) reached(ends []client.Offsets) bool {
+// matching counts the records that were read whose keys begin so.
+func (r *reader) matching(prefix string) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, k := range r.keys {
+		if strings.HasPrefix(k, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
+// caughtUp says whether the reader has all that the audit has of what it asked for.
+func (r *reader) caughtUp(audit *reader, ends []client.Offsets) bool {
+	if r.prefix != "" {
+		return r.matching(r.prefix) == audit.matching(r.prefix)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range ends {
@@ -183,7 +231,7 @@ func (tr *traffic) judge(c *client.Client) {
 		tr.history.Audit("audit", tr.shard(e.Shard), e.Earliest, e.Latest)
 	}
 	for _, r := range tr.readers {
-		eventually(tr.t, "reader "+r.name+" to reach the end", func() bool { return r.reached(ends) })
+		eventually(tr.t, "reader "+r.name+" to reach the end", func() bool { return r.caughtUp(audit, ends) })
 	}
 	violations := tr.history.Check()
 	for i, v := range violations {

@@ -33,6 +33,10 @@ func (l *Line[T]) Failed(ticket uint64, err *code.Error, now time.Time) (lost bo
 	settled := l.settled
 	if i := l.answered(ticket); i >= 0 {
 		l.items[i].last = err
+		if i > 0 && (err.Code == code.OutOfOrder || err.Code == code.ProducerUnknown) {
+			// It was refused with the first one. The reason of that is the caller's; this one is between line and shard.
+			l.items[i].last = l.items[0].last
+		}
 		l.fail(i, err, now)
 	}
 	lost = l.settled < settled

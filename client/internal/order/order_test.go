@@ -362,6 +362,31 @@ func TestSuccessorLeavesOutWhatWasGivenUp(t *testing.T) {
 	}
 }
 
+// S7: while the shard refuses the first batch, those behind it are refused because of it. Given up, each ends for the
+// reason that the caller can act on, and none as if trying again could not help.
+func TestSuccessorsEndForTheReasonOfTheFirst(t *testing.T) {
+	full := code.New(code.StorageFull, "full")
+	r := newRig(true)
+	r.line.Up()
+	for range 3 {
+		r.push(time.Minute)
+	}
+	for r.write() {
+	}
+	r.line.Failed(r.wire[0].ticket, full, r.now)
+	for _, f := range r.wire[1:] {
+		r.line.Failed(f.ticket, code.New(code.ProducerUnknown, "who"), r.now)
+	}
+	r.now = r.now.Add(time.Hour)
+	r.line.Expire(r.now, "")
+	r.collect()
+	for v := range 3 {
+		if e := r.fate[v]; e == nil || e.Code != full.Code || e.Class != code.ClassRefused {
+			t.Errorf("batch %d ended with %v", v, e)
+		}
+	}
+}
+
 // ID-04: a producer that was forgotten goes on by itself: what was certainly not stored is sent under a new id.
 func TestForgottenProducerGoesOn(t *testing.T) {
 	r := newRig(true)
