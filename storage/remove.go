@@ -15,15 +15,19 @@ import (
 // deleted and has closed its shards: nothing is deleted because somebody does not know it. A log that is not there is
 // no error; one that was half removed when the process died is removed by the next call.
 func (d *Dir) RemoveLog(id batch.LogID) error {
-	parent := path.Join(d.path, shardsName)
-	if err := d.removeTree(path.Join(parent, id.String())); err != nil {
+	// What remembers the shards goes last: a death in between leaves what the next call removes.
+	for _, name := range []string{shardsName, madeName} {
+		parent := path.Join(d.path, name)
+		err := d.removeTree(path.Join(parent, id.String()))
 		if errors.Is(err, vfs.ErrNotExist) {
-			return nil
+			continue
 		}
-		return fmt.Errorf("remove log %s: %w", id, err)
-	}
-	if err := d.fs.SyncDir(parent); err != nil {
-		return fmt.Errorf("remove log %s: %w", id, err)
+		if err == nil {
+			err = d.fs.SyncDir(parent)
+		}
+		if err != nil {
+			return fmt.Errorf("remove log %s: %w", id, err)
+		}
 	}
 	return nil
 }

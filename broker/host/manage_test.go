@@ -4,6 +4,7 @@ package host_test
 
 import (
 	"math/rand/v2"
+	"path"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -13,6 +14,7 @@ import (
 
 	"margay.dev/broker/host"
 	"margay.dev/broker/internal/hosttest"
+	"margay.dev/router"
 	"margay.dev/storage/vfs/faultfs"
 	"margay.dev/storage/vfs/memfs"
 	"margay.dev/wire/control"
@@ -277,4 +279,38 @@ func TestFailedRollAnswersEverybody(t *testing.T) {
 		t.Errorf("the next record has offset %d behind %d records", again.BaseOffset, len(a.Acks)-1)
 	}
 	checkAcked(t, s, a)
+}
+
+// A shard whose files were removed while the node was down is not a new one: its offsets would be given again.
+func TestShardWhoseFilesAreGoneStaysClosed(t *testing.T) {
+	mem := memfs.New(rand.New(rand.NewPCG(1, 1)))
+	l := hosttest.Log(nil)
+	other := hosttest.Log(func(l *control.Log) { l.Name = "other" })
+	r := hosttest.Start(t, mem, hosttest.NewPlane(l, other))
+	a := hosttest.NewAnswers()
+	if err := put(t, r.Shard(l.ID, 0), a, 0); err != nil {
+		t.Fatal(err)
+	}
+	r.Stop()
+	dir := path.Join("/data/shards", l.ID.String(), "0")
+	names, err := mem.List(dir)
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
+	}
+	for _, n := range names {
+		if err := mem.Remove(path.Join(dir, n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, gone := range []string{"its files", "its directory"} {
+		r = hosttest.Start(t, mem, r.Plane)
+		hosttest.Eventually(t, "the shard to be called damaged without "+gone, func() bool {
+			return r.Table.Load().Resolve(router.LogID(l.ID), 0).Reason == router.Quarantined
+		})
+		if s := r.Shard(other.ID, 0); s.View().NextOffset != 0 {
+			t.Errorf("a shard that never held records: %+v", s.View())
+		}
+		r.Stop()
+		_ = mem.Remove(dir)
+	}
 }

@@ -36,24 +36,8 @@ func (h *Host) openShard(ref Ref, l *control.Log, generation uint64, cut *uint64
 		}
 	}
 	if !s.cfg.Memory {
-		if err := h.budget.take(); err != nil {
+		if err := s.openDisk(); err != nil {
 			return nil, err
-		}
-		d, report, err := storage.Open(s.opts, s.core.Replay)
-		switch {
-		case errors.Is(err, storage.ErrNotExist): // made at the first append
-			h.budget.give()
-		case err != nil:
-			h.budget.give()
-			return nil, err
-		default:
-			s.log.Store(&logBox{d})
-			st := d.State()
-			s.core.Recovered(st.Length, st.NextOffset, st.NeedsCheckpoint)
-			s.core.BeginAt(shard.LogStart{Sequence: st.StartSequence, Offset: st.StartOffset})
-			if report.Tail != nil { // storage has said where in its log line
-				h.metrics.repairedTails.Inc()
-			}
 		}
 	}
 	s.opts.CutTo = nil
@@ -63,6 +47,45 @@ func (h *Host) openShard(ref Ref, l *control.Log, generation uint64, cut *uint64
 	s.hub = fanout.NewHub(ref.Shard, fanout.Position{Sequence: v.Mark, Offset: v.Ceiling})
 	s.nextTick = h.cfg.Clock()
 	return s, nil
+}
+
+// openDisk recovers the log on disk, if there is one.
+func (s *Shard) openDisk() error {
+	h := s.host
+	made, err := h.cfg.Dir.Made(s.Ref.Log, s.Ref.Shard)
+	if err != nil {
+		return err
+	}
+	if err := h.budget.take(); err != nil {
+		return err
+	}
+	d, report, err := storage.Open(s.opts, s.core.Replay)
+	if errors.Is(err, storage.ErrNotExist) {
+		h.budget.give()
+		if made {
+			return h.cfg.Dir.Missing(s.Ref.Log, s.Ref.Shard)
+		}
+		return nil // made at the first append
+	}
+	if err != nil {
+		h.budget.give()
+		return err
+	}
+	st := d.State()
+	if made && st.Length == 0 {
+		h.budget.give()
+		return errors.Join(h.cfg.Dir.Missing(s.Ref.Log, s.Ref.Shard), d.Close())
+	}
+	s.log.Store(&logBox{d})
+	s.core.Recovered(st.Length, st.NextOffset, st.NeedsCheckpoint)
+	s.core.BeginAt(shard.LogStart{Sequence: st.StartSequence, Offset: st.StartOffset})
+	if report.Tail != nil { // storage has said where in its log line
+		h.metrics.repairedTails.Inc()
+	}
+	if s.made = made; st.Length > 0 {
+		s.remember() // of a release that did not
+	}
+	return nil
 }
 
 // recovered goes on with a log in memory that an earlier opening of this process held: a change of settings is

@@ -52,6 +52,7 @@ type Shard struct {
 	took    []posted // events of the step under way
 
 	full      bool
+	made      bool // the data directory remembers that the shard has held records
 	owed      bool // segments below the start could not be removed
 	spaceAt   time.Time
 	dirty     time.Time // of the oldest unflushed write under fsync interval
@@ -329,36 +330,6 @@ func (s *Shard) writeFailed(now int64, err error) {
 		s.host.log.Error("write failed, nothing of it was kept", "log", s.Ref.Log, "shard", s.Ref.Shard, "error", err)
 		s.core.Step(now, shard.WriteFailed{Err: code.New(code.Unavailable, "the disk refused a write: %w", err).Retry(time.Second)}, &s.eff)
 	}
-}
-
-// flush makes what was written durable. The lease of a replicated shard is checked again here, after the
-// flush and before anything is answered; one copy needs none.
-func (s *Shard) flush(now int64) bool {
-	l := s.log.Load()
-	if l == nil {
-		return true
-	}
-	began := s.host.cfg.Clock()
-	length, err := s.host.committer.Flush(l.Log)
-	if err != nil {
-		s.lose(now, err)
-		return false
-	}
-	s.host.metrics.flushed(s.unflushed, s.host.cfg.Clock().Sub(began))
-	s.unflushed, s.dirty = 0, time.Time{}
-	s.core.Step(now, shard.Flushed{Length: length}, &s.eff)
-	return true
-}
-
-// lose ends this opening of the shard: what was not flushed may or may not be on disk, and reading it
-// back would show the page cache (ST-11). The host opens it again, cut to what is known flushed, at a
-// higher generation.
-func (s *Shard) lose(now int64, err error) {
-	s.failure = err
-	s.host.metrics.poisoned.Inc()
-	s.host.log.Error("flush failed: the shard is closed and opened again at what is known flushed",
-		"log", s.Ref.Log, "shard", s.Ref.Shard, "error", err)
-	s.core.Step(now, shard.Lost{Err: code.New(code.OutcomeUnknown, "the disk failed to flush: %w", err)}, &s.eff)
 }
 
 // deliver answers, fans out and drops what the core decided. Readers see the new start before its segments go.
