@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -123,61 +122,6 @@ func TestAckLevelsEndToEnd(t *testing.T) {
 	}
 	_, err = c.Publisher("strict", client.WithAck(client.AckNone)).Publish(ctx, client.Record{Value: []byte("x")})
 	wantCode(t, err, code.BadRequest, code.ClassFatal)
-}
-
-// GC-04: offset order, file order, delivery order and ack order are one, whatever the disk's timing.
-func TestOneOrder(t *testing.T) {
-	n := margaytest.Start(t)
-	create(t, n, control.StreamSpec{Name: "s", SegmentBytes: new(int64(1 << 20))})
-	const publishers, each = 16, 60
-	sub := subscribe(t, n.Connect(), "s", client.Overflow(client.PolicyCatchUp)) // the burst is larger than a live queue
-	var wg sync.WaitGroup
-	acked := make([]map[uint64][]byte, publishers)
-	for i := range publishers {
-		acked[i] = map[uint64][]byte{}
-		c := n.Connect()
-		wg.Go(func() {
-			rng := rand.New(rand.NewPCG(uint64(i), 1))
-			p := c.Publisher("s")
-			ctx := within(t)
-			futures := make([]client.Future, each)
-			values := make([][]byte, each)
-			for j := range each {
-				values[j] = append(fmt.Appendf(nil, "%d/%d ", i, j), make([]byte, 10+rng.IntN(20<<10))...)
-				futures[j] = p.PublishAsync(ctx, client.Record{Value: values[j]})
-			}
-			last := int64(-1)
-			for j, f := range futures {
-				a, err := f.Wait(ctx)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if int64(a.Offset) <= last {
-					t.Errorf("publisher %d: offset %d acknowledged after %d", i, a.Offset, last)
-				}
-				last = int64(a.Offset)
-				acked[i][a.Offset] = values[j]
-			}
-		})
-	}
-	live := take(t, sub, publishers*each)
-	wg.Wait()
-	stored := take(t, subscribe(t, n.Connect(), "s", client.FromEarliest()), publishers*each)
-	contiguous(t, live)
-	contiguous(t, stored)
-	for i := range stored {
-		if live[i].Offset != stored[i].Offset || !bytes.Equal(live[i].Value, stored[i].Value) {
-			t.Fatalf("record %d differs between live and stored", i)
-		}
-	}
-	for _, m := range acked {
-		for offset, v := range m {
-			if !bytes.Equal(stored[offset].Value, v) {
-				t.Fatalf("offset %d was acknowledged for %.10q and holds %.10q", offset, v, stored[offset].Value)
-			}
-		}
-	}
 }
 
 // GC-07, ID-01: who gives up is answered at once with class unknown; what it published is stored at most
