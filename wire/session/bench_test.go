@@ -13,10 +13,13 @@ import (
 
 // BenchmarkPingPong keeps a number of 256-byte requests in flight on one lane; the server answers what
 // one read has brought with one Send, as a broker does.
-func BenchmarkPingPong(b *testing.B) {
+func BenchmarkPingPong(b *testing.B) { overEach(b, benchPingPong) }
+
+func benchPingPong(b *testing.B, tr transport) {
+	b.Helper()
 	for _, inFlight := range []int{1, 16, 64, 256} {
 		b.Run(fmt.Sprintf("inflight=%d", inFlight), func(b *testing.B) {
-			br := listen(b, Config{}, answer)
+			br := tr.listen(b, Config{}, answer)
 			l := open(b, br.connect(Config{}))
 			frame := wire.AppendHeader(nil, wire.Header{Type: wire.TypePublish, Size: 240, Corr: 1})
 			frame = append(frame, make([]byte, 240)...)
@@ -46,6 +49,13 @@ func BenchmarkPingPong(b *testing.B) {
 	}
 }
 
+func overEach(b *testing.B, run func(*testing.B, transport)) {
+	b.Helper()
+	for _, tr := range []transport{overQUIC, overTLS} {
+		b.Run(tr.name, func(b *testing.B) { run(b, tr) })
+	}
+}
+
 // answer sends a small frame for each it reads.
 func answer(_ Conn, l *Lane) {
 	defer func() { _ = l.Close() }()
@@ -62,11 +72,14 @@ func answer(_ Conn, l *Lane) {
 }
 
 // BenchmarkOneWay moves bodies of 1 MiB, 64 KiB and 1 KiB from client to server.
-func BenchmarkOneWay(b *testing.B) {
+func BenchmarkOneWay(b *testing.B) { overEach(b, benchOneWay) }
+
+func benchOneWay(b *testing.B, tr transport) {
+	b.Helper()
 	for _, size := range []int{1 << 10, 64 << 10, 1 << 20} {
 		b.Run(fmt.Sprintf("size=%d", size), func(b *testing.B) {
 			done := make(chan struct{})
-			br := listen(b, Config{}, func(c Conn, l *Lane) {
+			br := tr.listen(b, Config{}, func(c Conn, l *Lane) {
 				c.SetMaxFrame(wire.MaxFrame)
 				defer close(done)
 				defer func() { _ = l.Close() }()
@@ -106,11 +119,14 @@ func BenchmarkOneWay(b *testing.B) {
 
 // BenchmarkIdleLane reports what one idle lane costs a process that holds both of its ends, a reader
 // waiting at each.
-func BenchmarkIdleLane(b *testing.B) {
+func BenchmarkIdleLane(b *testing.B) { overEach(b, benchIdleLane) }
+
+func benchIdleLane(b *testing.B, tr transport) {
+	b.Helper()
 	const lanes = 2000
 	var served sync.WaitGroup
 	served.Add(lanes)
-	br := listen(b, Config{}, func(_ Conn, l *Lane) {
+	br := tr.listen(b, Config{}, func(_ Conn, l *Lane) {
 		if _, err := l.ReadHeader(); err == nil {
 			_ = l.SendFrame(1, &wire.Pong{})
 			served.Done()

@@ -39,6 +39,9 @@ type Config struct {
 	MaxLanes int64
 	// MaxConns a listener has (10,000), and from one address (0: no bound of its own). More are refused.
 	MaxConns, MaxConnsPerAddress int
+	// MaxSockets is how many TCP connections a TLS listener has, one for each connection and one for each lane (65,536).
+	// More are closed.
+	MaxSockets int
 	// OutboundBytes that Send may queue on one lane (1 MiB).
 	OutboundBytes int
 	// Flow control: what a peer may send ahead of our reading, on a lane at first (1 MiB) and at most
@@ -85,6 +88,7 @@ func (c Config) WithDefaults() Config {
 	setDefault(&c.ReadTimeout, 30*time.Second)
 	setDefault(&c.MaxLanes, 4096)
 	setDefault(&c.MaxConns, 10_000)
+	setDefault(&c.MaxSockets, 1<<16)
 	setDefault(&c.OutboundBytes, 1<<20)
 	setDefault(&c.LaneWindow, 1<<20)
 	setDefault(&c.MaxLaneWindow, 8<<20)

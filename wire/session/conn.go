@@ -7,7 +7,6 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"margay.dev/wire"
 	"margay.dev/wire/code"
@@ -59,28 +58,6 @@ type shared struct {
 type link interface {
 	// abort ends the connection without waiting: the peer broke the protocol, or the path is broken.
 	abort(c code.Code, msg string)
-	// traffic tells what has been sent and lost so far.
-	traffic() traffic
-}
-
-// traffic is a sample of what a connection has sent and heard.
-type traffic struct {
-	bytesSent, packetsSent, packetsReceived uint64
-	// lastRTT and window change with every acknowledgement.
-	lastRTT time.Duration
-	window  uint64
-}
-
-// blackHole says that since an earlier sample large packets were sent, not one was acknowledged, and yet
-// the peer was heard: the path has become narrower than it was found to be. The small packets that come
-// through keep the connection alive, and the transport, which finds wider paths but not narrower ones,
-// would send the large ones again for ever. A path that is dead both ways is left to the idle timeout.
-func (t traffic) blackHole(before traffic) bool {
-	const small = 100 // keepalives and acknowledgements are below this
-	sent, packets := t.bytesSent-before.bytesSent, t.packetsSent-before.packetsSent
-	return sent >= minPacketSize+small*packets &&
-		t.packetsReceived > before.packetsReceived &&
-		t.lastRTT == before.lastRTT && t.window == before.window
 }
 
 func newShared(cfg Config, l link) *shared {

@@ -33,10 +33,10 @@ func convert(op string, err error) error {
 		return e
 	}
 	if e, ok := errors.AsType[*quic.StreamError](err); ok {
-		return streamError(op, e)
+		return laneError(op, code.Code(e.ErrorCode), e.Remote)
 	}
 	if e, ok := errors.AsType[*quic.ApplicationError](err); ok {
-		return applicationError(op, e)
+		return closeError(op, code.Code(e.ErrorCode), e.Remote, e.ErrorMessage)
 	}
 	if e, ok := errors.AsType[*quic.TransportError](err); ok {
 		return code.New(transportCode(e), "%s: %w", op, err)
@@ -44,32 +44,34 @@ func convert(op string, err error) error {
 	return code.New(otherCode(err), "%s: %w", op, err)
 }
 
-func streamError(op string, e *quic.StreamError) error {
-	if !e.Remote {
+// laneError is what a lane fails with that one of its sides has ended with a code.
+func laneError(op string, c code.Code, remote bool) error {
+	if !remote {
 		return code.New(code.Closed, "%s: the lane is closed", op)
 	}
-	if e.ErrorCode == 0 {
+	if c == 0 {
 		return code.New(code.Closed, "%s: the peer has closed the lane", op)
 	}
-	return code.New(code.Code(e.ErrorCode), "%s: the peer has reset the lane", op)
+	return code.New(c, "%s: the peer has reset the lane", op)
 }
 
-func applicationError(op string, e *quic.ApplicationError) error {
+// closeError is what a connection has ended with that one of its sides has closed with a code.
+func closeError(op string, c code.Code, remote bool, msg string) error {
 	switch {
-	case e.ErrorCode == 0 && e.Remote:
+	case c == 0 && remote:
 		return code.New(code.Unavailable, "%s: %w", op, ErrPeerClosed)
-	case e.Remote && code.Code(e.ErrorCode) == code.Closed:
-		return code.New(code.Closed, "%s: %w: %s", op, ErrPeerClosed, e.ErrorMessage)
-	case e.ErrorCode == 0:
+	case remote && c == code.Closed:
+		return code.New(code.Closed, "%s: %w: %s", op, ErrPeerClosed, msg)
+	case c == 0:
 		return code.New(code.Closed, "%s: the connection is closed", op)
-	case e.Remote:
-		err := code.New(code.Code(e.ErrorCode), "%s: the peer has closed the connection: %s", op, e.ErrorMessage)
+	case remote:
+		err := code.New(c, "%s: the peer has closed the connection: %s", op, msg)
 		if err.Code == code.TooMany {
 			return err.Retry(retryTooMany) // a close carries a code and a text, nothing else
 		}
 		return err
 	default:
-		return code.New(code.Code(e.ErrorCode), "%s: %s", op, e.ErrorMessage)
+		return code.New(c, "%s: %s", op, msg)
 	}
 }
 
@@ -87,6 +89,9 @@ func transportCode(e *quic.TransportError) code.Code {
 }
 
 func otherCode(err error) code.Code {
+	if c := tlsCode(err); c != 0 {
+		return c
+	}
 	var (
 		idle      *quic.IdleTimeoutError
 		handshake *quic.HandshakeTimeoutError
@@ -105,6 +110,8 @@ func otherCode(err error) code.Code {
 	case errors.Is(err, quic.ErrStreamClosed), errors.Is(err, quic.ErrTransportClosed),
 		errors.Is(err, quic.ErrServerClosed), errors.Is(err, net.ErrClosed):
 		return code.Closed
+	case brokenPath(err):
+		return code.Unavailable
 	}
 	return code.Internal
 }

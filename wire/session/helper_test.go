@@ -53,13 +53,55 @@ func identity(tb testing.TB) (server, client *tls.Config) {
 		&tls.Config{RootCAs: roots, ServerName: "b1"}
 }
 
+// transport is how a test's broker is reached.
+type transport struct {
+	name string
+	bind func(tb testing.TB, server *tls.Config, cfg Config) Listener
+	dial func(ctx context.Context, addr string, client *tls.Config, cfg Config) (Conn, error)
+}
+
+var (
+	overQUIC = transport{
+		name: "quic",
+		bind: func(tb testing.TB, server *tls.Config, cfg Config) Listener {
+			pc := udp(tb)
+			tb.Cleanup(func() { _ = pc.Close() })
+			ln, err := ListenQUIC(pc, server, cfg)
+			if err != nil {
+				tb.Fatal(err)
+			}
+			return ln
+		},
+		dial: func(ctx context.Context, addr string, client *tls.Config, cfg Config) (Conn, error) {
+			return DialQUIC(ctx, nil, addr, client, cfg)
+		},
+	}
+	overTLS = transport{
+		name: "tls",
+		bind: func(tb testing.TB, server *tls.Config, cfg Config) Listener {
+			return ListenTLS(tcp(tb), server, cfg)
+		},
+		dial: func(ctx context.Context, addr string, client *tls.Config, cfg Config) (Conn, error) {
+			return DialTLS(ctx, nil, addr, client, cfg)
+		},
+	}
+)
+
+// both runs a test over every transport: what a lane promises hangs on none of them.
+func both(t *testing.T, test func(*testing.T, transport)) {
+	for _, tr := range []transport{overQUIC, overTLS} {
+		t.Run(tr.name, func(t *testing.T) { test(t, tr) })
+	}
+}
+
 // broker is a listener that serves every lane of every connection with one function.
 type broker struct {
-	tb       testing.TB
-	Listener Listener
-	Client   *tls.Config
-	stop     context.CancelFunc
-	all      sync.WaitGroup
+	tb        testing.TB
+	transport transport
+	Listener  Listener
+	Client    *tls.Config
+	stop      context.CancelFunc
+	all       sync.WaitGroup
 }
 
 func udp(tb testing.TB) *net.UDPConn {
@@ -71,34 +113,50 @@ func udp(tb testing.TB) *net.UDPConn {
 	return pc
 }
 
-// listen serves on a loopback socket until the test ends.
-func listen(tb testing.TB, cfg Config, serve func(Conn, *Lane)) *broker {
+func tcp(tb testing.TB) net.Listener {
 	tb.Helper()
-	pc := udp(tb)
-	tb.Cleanup(func() { _ = pc.Close() })
-	return listenOn(tb, pc, cfg, serve)
+	ln, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return ln
+}
+
+// listen serves on a loopback socket until the test ends.
+func (tr transport) listen(tb testing.TB, cfg Config, serve func(Conn, *Lane)) *broker {
+	tb.Helper()
+	server, client := identity(tb)
+	b := &broker{tb: tb, transport: tr, Client: client, Listener: tr.bind(tb, server, cfg)}
+	b.run(serve)
+	return b
 }
 
 func listenOn(tb testing.TB, pc net.PacketConn, cfg Config, serve func(Conn, *Lane)) *broker {
 	tb.Helper()
-	server, client := identity(tb)
-	ln, err := ListenQUIC(pc, server, cfg)
-	if err != nil {
-		tb.Fatal(err)
+	tr := overQUIC
+	tr.bind = func(tb testing.TB, server *tls.Config, cfg Config) Listener {
+		ln, err := ListenQUIC(pc, server, cfg)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return ln
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	b := &broker{tb: tb, Listener: ln, Client: client, stop: stop}
+	return tr.listen(tb, cfg, serve)
+}
+
+func (b *broker) run(serve func(Conn, *Lane)) {
+	var ctx context.Context
+	ctx, b.stop = context.WithCancel(context.Background())
 	b.all.Go(func() {
 		for {
-			c, err := ln.Accept(ctx)
+			c, err := b.Listener.Accept(ctx)
 			if err != nil {
 				return
 			}
 			b.all.Go(func() { b.serve(ctx, c, serve) })
 		}
 	})
-	tb.Cleanup(b.Close)
-	return b
+	b.tb.Cleanup(b.Close)
 }
 
 func (b *broker) serve(ctx context.Context, c Conn, serve func(Conn, *Lane)) {
@@ -122,7 +180,7 @@ func (b *broker) Close() {
 }
 
 func (b *broker) dial(ctx context.Context, cfg Config) (Conn, error) {
-	return DialQUIC(ctx, nil, b.Listener.Addr().String(), b.Client, cfg)
+	return b.transport.dial(ctx, b.Listener.Addr().String(), b.Client, cfg)
 }
 
 // connect dials and closes with the test.

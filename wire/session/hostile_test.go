@@ -21,13 +21,15 @@ var hostileSizes = []uint32{0, 1, wire.MaxFrameBeforeAuth, wire.MaxFrameBeforeAu
 // TestHostileLengths: 200 connections claim every size and then say nothing. Those beyond the limit of
 // the moment are closed with a protocol error; the others are granted memory for what arrived, not for
 // what they claim; an honest client is served meanwhile.
-func TestHostileLengths(t *testing.T) {
+func TestHostileLengths(t *testing.T) { both(t, testHostileLengths) }
+
+func testHostileLengths(t *testing.T, tr transport) {
 	for _, tc := range []struct {
 		name  string
 		limit uint32
 	}{{"before auth", wire.MaxFrameBeforeAuth}, {"after auth", wire.MaxFrame}} {
 		t.Run(tc.name, func(t *testing.T) {
-			b := listen(t, Config{}, func(c Conn, l *Lane) {
+			b := tr.listen(t, Config{}, func(c Conn, l *Lane) {
 				c.SetMaxFrame(tc.limit)
 				defer func() { _ = l.Close() }()
 				for {
@@ -101,8 +103,10 @@ func heap() uint64 {
 }
 
 // TestHostileServer: the same guard stands in the client, whose limit starts as low.
-func TestHostileServer(t *testing.T) {
-	b := listen(t, Config{}, func(_ Conn, l *Lane) {
+func TestHostileServer(t *testing.T) { both(t, testHostileServer) }
+
+func testHostileServer(t *testing.T, tr transport) {
+	b := tr.listen(t, Config{}, func(_ Conn, l *Lane) {
 		h, err := l.ReadHeader()
 		if err == nil {
 			_ = l.Write(wire.AppendHeader(nil, wire.Header{Type: wire.TypeHelloOk, Size: uint32(h.Corr)}))
@@ -124,8 +128,10 @@ func TestHostileServer(t *testing.T) {
 	}
 }
 
-func TestWrongMagic(t *testing.T) {
-	b := listen(t, Config{}, echo)
+func TestWrongMagic(t *testing.T) { both(t, testWrongMagic) }
+
+func testWrongMagic(t *testing.T, tr transport) {
+	b := tr.listen(t, Config{}, echo)
 	c := b.connect(Config{})
 	l := open(t, c)
 	if err := l.Write([]byte("GET / HTTP/1.1\r\n\r\n")); err != nil {
@@ -136,9 +142,11 @@ func TestWrongMagic(t *testing.T) {
 	_ = l.Close()
 }
 
-func TestEndInsideFrame(t *testing.T) {
+func TestEndInsideFrame(t *testing.T) { both(t, testEndInsideFrame) }
+
+func testEndInsideFrame(t *testing.T, tr transport) {
 	result := make(chan error, 1)
-	b := listen(t, Config{}, func(_ Conn, l *Lane) {
+	b := tr.listen(t, Config{}, func(_ Conn, l *Lane) {
 		_, err := l.ReadHeader()
 		if err == nil {
 			err = l.ReadBody(make([]byte, 10))
@@ -160,7 +168,7 @@ func TestEndInsideFrame(t *testing.T) {
 // TestNoEarlyData: neither a client of ours that resumes its session nor a foreign one that insists gets
 // to send anything before the handshake is complete.
 func TestNoEarlyData(t *testing.T) {
-	b := listen(t, Config{}, echo)
+	b := overQUIC.listen(t, Config{}, echo)
 	b.Client.ClientSessionCache = tls.NewLRUClientSessionCache(8)
 	for range 3 {
 		c := b.connect(Config{})

@@ -20,9 +20,10 @@ var ErrLaneFull = errors.New("lane send: outbound buffer is full")
 // already, except io.EOF.
 type stream interface {
 	Read(p []byte) (int, error)
-	Write(p []byte) (int, error)
+	// Write waits for the peer, but fails with code.Timeout when nothing has moved for Config.WriteTimeout; then
+	// nothing can be written any more. With more, other bytes follow at once: p may be held back until they do.
+	Write(p []byte, more bool) (int, error)
 	SetReadDeadline(t time.Time) error
-	SetWriteDeadline(t time.Time) error
 	// Finish ends the outbound direction in order.
 	Finish() error
 	// CancelRead ends the inbound direction at once; the peer's writes fail with the code.

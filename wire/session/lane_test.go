@@ -39,22 +39,20 @@ func (p *piped) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-func (p *piped) Write(b []byte) (int, error) {
+func (p *piped) Write(b []byte, _ bool) (int, error) {
 	if len(b) > 0 {
 		p.data <- bytes.Clone(b)
 	}
 	return len(b), nil
 }
 
-func (p *piped) SetReadDeadline(time.Time) error  { return nil }
-func (p *piped) SetWriteDeadline(time.Time) error { return nil }
-func (p *piped) Finish() error                    { close(p.data); return nil }
-func (p *piped) CancelRead(code.Code)             {}
-func (p *piped) Cancel(code.Code)                 {}
-func (p *piped) Release()                         {}
-func (p *piped) Done() <-chan struct{}            { return p.done }
-func (p *piped) abort(code.Code, string)          {}
-func (p *piped) traffic() traffic                 { return traffic{} }
+func (p *piped) SetReadDeadline(time.Time) error { return nil }
+func (p *piped) Finish() error                   { close(p.data); return nil }
+func (p *piped) CancelRead(code.Code)            {}
+func (p *piped) Cancel(code.Code)                {}
+func (p *piped) Release()                        {}
+func (p *piped) Done() <-chan struct{}           { return p.done }
+func (p *piped) abort(code.Code, string)         {}
 
 func whole(n int) int { return n }
 
@@ -79,8 +77,8 @@ func (e *endless) Read(b []byte) (n int, _ error) {
 	return n, nil
 }
 
-func (e *endless) Write(b []byte) (int, error) { return len(b), nil }
-func (e *endless) Finish() error               { return nil }
+func (e *endless) Write(b []byte, _ bool) (int, error) { return len(b), nil }
+func (e *endless) Finish() error                       { return nil }
 
 func TestFramesDoNotAllocate(t *testing.T) {
 	if raceDetector {

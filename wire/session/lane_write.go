@@ -6,20 +6,13 @@ import (
 	"cmp"
 	"errors"
 	"sync"
-	"time"
 
 	"margay.dev/wire"
 	"margay.dev/wire/code"
 )
 
-const (
-	// maxChunk is how much is handed to the transport under one deadline.
-	maxChunk = 256 << 10
-	// watchEvery is how long a write may stand still before its connection is looked at.
-	watchEvery = time.Second
-	// keepBuffer is the largest outbound buffer that is kept for another time.
-	keepBuffer = 2 << 20
-)
+// keepBuffer is the largest outbound buffer that is kept for another time.
+const keepBuffer = 2 << 20
 
 // outbound is the queue of Send and the state of the goroutine that empties it.
 type outbound struct {
@@ -138,7 +131,7 @@ func (l *Lane) writeLoop() {
 			select {
 			case <-o.wake:
 			case <-l.stream.Done(): // nothing can be written any more, and maybe nobody will close the lane
-				_, err := l.stream.Write(nil) // tells why
+				_, err := l.stream.Write(nil, false) // tells why
 				l.fail(cmp.Or(err, error(code.Closed)))
 			}
 			continue
@@ -182,51 +175,24 @@ func (l *Lane) fail(err error) {
 // lane is reset. A peer that stops reading may have said why: after an error, read what it has sent. A
 // caller that uses both Write and Send sees no order between the two.
 func (l *Lane) Write(parts ...[]byte) error {
+	last := len(parts) - 1
+	for last >= 0 && len(parts[last]) == 0 {
+		last--
+	}
 	l.turn <- struct{}{}
 	defer func() { <-l.turn }()
-	for _, p := range parts {
-		for len(p) > 0 {
-			chunk := p[:min(len(p), maxChunk)]
-			if err := l.writeChunk(chunk); err != nil {
-				l.fail(err)
-				if errors.Is(err, code.Timeout) {
-					l.stream.Cancel(code.Timeout)
-				} // otherwise the outbound direction has ended already, and the peer's last answer may be on its way
-				return err
-			}
-			p = p[len(chunk):]
+	for i, p := range parts[:last+1] {
+		n, err := l.stream.Write(p, i < last)
+		l.shared.cfg.Stats.BytesOut.Add(uint64(n))
+		if err != nil {
+			l.fail(err)
+			if errors.Is(err, code.Timeout) {
+				l.stream.Cancel(code.Timeout)
+			} // otherwise the outbound direction has ended already, and the peer's last answer may be on its way
+			return err
 		}
 	}
 	return nil
-}
-
-// writeChunk writes p under the deadline, and while nothing moves looks every second whether the path
-// has become too narrow for the packets on it.
-func (l *Lane) writeChunk(p []byte) error {
-	moved := time.Now()
-	var before traffic // when the standstill was first seen
-	for watching := false; ; watching = true {
-		_ = l.stream.SetWriteDeadline(time.Now().Add(min(watchEvery, l.shared.cfg.WriteTimeout))) // never fails on an open stream; the write tells
-		n, err := l.stream.Write(p)
-		l.shared.cfg.Stats.BytesOut.Add(uint64(n))
-		p = p[n:]
-		if err == nil || len(p) == 0 || !errors.Is(err, code.Timeout) {
-			return err
-		}
-		if now := time.Now(); n > 0 {
-			moved, watching = now, false
-		} else if now.Sub(moved) >= l.shared.cfg.WriteTimeout {
-			return err
-		}
-		sample := l.shared.link.traffic()
-		if !watching {
-			before = sample
-		} else if sample.blackHole(before) {
-			const narrow = "the path carries only small packets"
-			l.shared.link.abort(code.Unavailable, narrow)
-			return code.New(code.Unavailable, "lane write: %s", narrow)
-		}
-	}
 }
 
 // finish ends the outbound direction behind what is queued and waits until it is done.

@@ -16,8 +16,13 @@ import (
 // sixteen: a tenth is given up by the client at a random moment, a tenth is refused by the server before
 // it has read the body. A lane that leaves either direction open on either side would stop the test
 // after sixteen of them.
-func TestTenThousandLanes(t *testing.T) {
-	const lanes, window = 10_000, 500
+func TestTenThousandLanes(t *testing.T) { both(t, testTenThousandLanes) }
+
+func testTenThousandLanes(t *testing.T, tr transport) {
+	lanes, window := 10_000, 500
+	if tr.name == overTLS.name && testing.Short() { // each is a handshake
+		lanes, window = 1000, 100
+	}
 	var server, client Stats
 	cfg := Config{MaxLanes: 16}
 	serve := func(_ Conn, l *Lane) {
@@ -37,7 +42,7 @@ func TestTenThousandLanes(t *testing.T) {
 	}
 	scfg := cfg
 	scfg.Stats, cfg.Stats = &server, &client
-	b := listen(t, scfg, serve)
+	b := tr.listen(t, scfg, serve)
 	c := b.connect(cfg)
 	rng := rand.New(rand.NewPCG(1, 2))
 	var first, last time.Duration
@@ -101,10 +106,12 @@ func oneLane(t *testing.T, c Conn, i uint64, rng *rand.Rand) {
 
 // TestLanesCountUntilOurSideCloses: a peer that opens and abandons lanes faster than they are served is
 // held to MaxLanes of them, so the goroutines that serve it are bounded.
-func TestLanesCountUntilOurSideCloses(t *testing.T) {
+func TestLanesCountUntilOurSideCloses(t *testing.T) { both(t, testLanesCountUntilOurSideCloses) }
+
+func testLanesCountUntilOurSideCloses(t *testing.T, tr transport) {
 	release := make(chan struct{})
 	var server Stats
-	b := listen(t, Config{MaxLanes: 4, Stats: &server}, func(_ Conn, l *Lane) {
+	b := tr.listen(t, Config{MaxLanes: 4, Stats: &server}, func(_ Conn, l *Lane) {
 		<-release
 		_ = l.Close()
 	})

@@ -116,8 +116,11 @@ func (l *quicListener) suspicious(net.Addr) bool {
 }
 
 func address(a net.Addr) netip.Addr {
-	if u, ok := a.(*net.UDPAddr); ok {
-		return u.AddrPort().Addr().Unmap()
+	switch a := a.(type) {
+	case *net.UDPAddr:
+		return a.AddrPort().Addr().Unmap()
+	case *net.TCPAddr:
+		return a.AddrPort().Addr().Unmap()
 	}
 	return netip.Addr{}
 }

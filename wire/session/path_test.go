@@ -53,12 +53,12 @@ func TestPaths(t *testing.T) {
 		size = 64 << 20
 	}
 	t.Run("loopback", func(t *testing.T) {
-		transfer(t, listen(t, Config{}, echo), nil, Config{}, size)
+		transfer(t, overQUIC.listen(t, Config{}, echo), nil, Config{}, size)
 	})
 	t.Run("offload off", func(t *testing.T) {
 		t.Setenv("QUIC_GO_DISABLE_GSO", "true")
 		t.Setenv("QUIC_GO_DISABLE_ECN", "true")
-		transfer(t, listen(t, Config{}, echo), nil, Config{}, size)
+		transfer(t, overQUIC.listen(t, Config{}, echo), nil, Config{}, size)
 	})
 	for _, tc := range []struct {
 		name    string

@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"net"
 	"sync"
-	"time"
 
 	"github.com/quic-go/quic-go"
 
@@ -78,7 +77,7 @@ func (c *quicConn) OpenLane(ctx context.Context) (*Lane, error) {
 		}
 		return nil, e
 	}
-	return newLane(c.shared, quicStream{st}), nil
+	return newLane(c.shared, quicStream{st, c}), nil
 }
 
 func (c *quicConn) AcceptLane(ctx context.Context) (*Lane, error) {
@@ -86,7 +85,7 @@ func (c *quicConn) AcceptLane(ctx context.Context) (*Lane, error) {
 	if err != nil {
 		return nil, convert("accept lane", err)
 	}
-	return newLane(c.shared, quicStream{st}), nil
+	return newLane(c.shared, quicStream{st, c}), nil
 }
 
 func (c *quicConn) SetMaxFrame(n uint32) { c.maxFrame.Store(n) }
@@ -121,45 +120,10 @@ func (l quicLink) abort(why code.Code, msg string) {
 	_ = l.conn.CloseWithError(quic.ApplicationErrorCode(why), msg) // always nil
 }
 
-func (l quicLink) traffic() traffic {
-	s := l.conn.ConnectionStats()
+func (c *quicConn) traffic() traffic {
+	s := c.conn.ConnectionStats()
 	return traffic{
 		bytesSent: s.BytesSent, packetsSent: s.PacketsSent, packetsReceived: s.PacketsReceived,
 		lastRTT: s.LatestRTT, window: s.CongestionWindow,
 	}
 }
-
-// quicStream is the stream of a lane over QUIC.
-type quicStream struct{ s *quic.Stream }
-
-func (q quicStream) Read(p []byte) (int, error) {
-	n, err := q.s.Read(p)
-	if err != nil {
-		err = convert("lane read", err)
-	}
-	return n, err
-}
-
-func (q quicStream) Write(p []byte) (int, error) {
-	n, err := q.s.Write(p)
-	if err != nil {
-		err = convert("lane write", err)
-	}
-	return n, err
-}
-
-func (q quicStream) SetReadDeadline(t time.Time) error  { return q.s.SetReadDeadline(t) }
-func (q quicStream) SetWriteDeadline(t time.Time) error { return q.s.SetWriteDeadline(t) }
-func (q quicStream) Finish() error                      { return q.s.Close() }
-func (q quicStream) Done() <-chan struct{}              { return q.s.Context().Done() }
-
-// CancelRead and Cancel: both directions must end on both sides, or QUIC counts the stream as open for
-// ever and the connection runs out of them.
-func (q quicStream) CancelRead(c code.Code) { q.s.CancelRead(quic.StreamErrorCode(c)) }
-
-func (q quicStream) Cancel(c code.Code) {
-	q.s.CancelWrite(quic.StreamErrorCode(c))
-	q.s.CancelRead(quic.StreamErrorCode(c))
-}
-
-func (q quicStream) Release() { q.s.ReleaseStreamCredit() }

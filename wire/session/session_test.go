@@ -13,8 +13,10 @@ import (
 	"margay.dev/wire/code"
 )
 
-func TestEcho(t *testing.T) {
-	b := listen(t, Config{}, echo)
+func TestEcho(t *testing.T) { both(t, testEcho) }
+
+func testEcho(t *testing.T, tr transport) {
+	b := tr.listen(t, Config{}, echo)
 	c := b.connect(Config{})
 	c.SetMaxFrame(wire.MaxFrame)
 	l := open(t, c)
@@ -41,11 +43,13 @@ func TestEcho(t *testing.T) {
 }
 
 // TestManySenders: frames of many goroutines, by Send and by Write, arrive whole, each goroutine's in order.
-func TestManySenders(t *testing.T) {
+func TestManySenders(t *testing.T) { both(t, testManySenders) }
+
+func testManySenders(t *testing.T, tr transport) {
 	const senders, each = 16, 500
 	type arrival struct{ sender, n uint32 }
 	arrived := make(chan arrival, senders*each)
-	b := listen(t, Config{OutboundBytes: 8 << 20}, func(_ Conn, l *Lane) {
+	b := tr.listen(t, Config{OutboundBytes: 8 << 20}, func(_ Conn, l *Lane) {
 		defer func() { _ = l.Close() }()
 		for {
 			h, err := l.ReadHeader()
@@ -98,9 +102,11 @@ func TestManySenders(t *testing.T) {
 	}
 }
 
-func TestCloseDeliversWhatWasQueued(t *testing.T) {
+func TestCloseDeliversWhatWasQueued(t *testing.T) { both(t, testCloseDeliversWhatWasQueued) }
+
+func testCloseDeliversWhatWasQueued(t *testing.T, tr transport) {
 	got := make(chan int, 1)
-	b := listen(t, Config{}, func(_ Conn, l *Lane) {
+	b := tr.listen(t, Config{}, func(_ Conn, l *Lane) {
 		n := 0
 		for {
 			if _, err := l.ReadHeader(); err != nil {
@@ -127,9 +133,11 @@ func TestCloseDeliversWhatWasQueued(t *testing.T) {
 	wantCode(t, "write after close", l.Write([]byte{1}), code.Closed)
 }
 
-func TestLaneFull(t *testing.T) {
+func TestLaneFull(t *testing.T) { both(t, testLaneFull) }
+
+func testLaneFull(t *testing.T, tr transport) {
 	release := make(chan struct{})
-	b := listen(t, Config{LaneWindow: 1024, MaxLaneWindow: 1024}, func(_ Conn, l *Lane) {
+	b := tr.listen(t, Config{LaneWindow: 1024, MaxLaneWindow: 1024}, func(_ Conn, l *Lane) {
 		<-release
 		_ = l.Close()
 	})
@@ -166,8 +174,10 @@ func TestLaneFull(t *testing.T) {
 
 // A single frame larger than the bound passes on an empty queue: a record may be larger than what is
 // worth queueing.
-func TestLargeFrameOnEmptyQueue(t *testing.T) {
-	b := listen(t, Config{}, echo)
+func TestLargeFrameOnEmptyQueue(t *testing.T) { both(t, testLargeFrameOnEmptyQueue) }
+
+func testLargeFrameOnEmptyQueue(t *testing.T, tr transport) {
+	b := tr.listen(t, Config{}, echo)
 	c := b.connect(Config{OutboundBytes: 1000})
 	c.SetMaxFrame(wire.MaxFrame)
 	l := open(t, c)
@@ -180,9 +190,11 @@ func TestLargeFrameOnEmptyQueue(t *testing.T) {
 	_ = l.Close()
 }
 
-func TestResetCarriesItsCode(t *testing.T) {
+func TestResetCarriesItsCode(t *testing.T) { both(t, testResetCarriesItsCode) }
+
+func testResetCarriesItsCode(t *testing.T, tr transport) {
 	told := make(chan error, 2)
-	b := listen(t, Config{}, func(_ Conn, l *Lane) {
+	b := tr.listen(t, Config{}, func(_ Conn, l *Lane) {
 		defer func() { _ = l.Close() }()
 		for {
 			h, err := l.ReadHeader()
@@ -210,9 +222,11 @@ func TestResetCarriesItsCode(t *testing.T) {
 	_ = other.Close()
 }
 
-func TestConnCloseCarriesCodeAndMessage(t *testing.T) {
+func TestConnCloseCarriesCodeAndMessage(t *testing.T) { both(t, testConnCloseCarriesCodeAndMessage) }
+
+func testConnCloseCarriesCodeAndMessage(t *testing.T, tr transport) {
 	conns := make(chan Conn, 1)
-	b := listen(t, Config{}, func(c Conn, l *Lane) {
+	b := tr.listen(t, Config{}, func(c Conn, l *Lane) {
 		conns <- c
 		_, _ = l.ReadHeader()
 		_, _ = l.ReadHeader()
@@ -247,7 +261,11 @@ func TestConnCloseCarriesCodeAndMessage(t *testing.T) {
 }
 
 func TestPlainCloseIsUnavailableToThePeer(t *testing.T) {
-	b := listen(t, Config{}, echo)
+	both(t, testPlainCloseIsUnavailableToThePeer)
+}
+
+func testPlainCloseIsUnavailableToThePeer(t *testing.T, tr transport) {
+	b := tr.listen(t, Config{}, echo)
 	c := b.connect(Config{})
 	l := open(t, c)
 	if _, _, err := ask(l, 1, nil); err != nil {
@@ -257,7 +275,11 @@ func TestPlainCloseIsUnavailableToThePeer(t *testing.T) {
 	<-c.Done()
 	wantCode(t, "listener closed", c.Err(), code.ShuttingDown)
 
-	b = listen(t, Config{}, func(c Conn, l *Lane) { _ = l.Close(); _ = c.Close(0, "") })
+	b = tr.listen(t, Config{}, func(c Conn, l *Lane) {
+		_, _ = l.ReadHeader()
+		_ = l.Close()
+		_ = c.Close(0, "")
+	})
 	c = b.connect(Config{})
 	l = open(t, c)
 	_ = l.SendFrame(1, &wire.Ping{})
@@ -268,9 +290,11 @@ func TestPlainCloseIsUnavailableToThePeer(t *testing.T) {
 	_ = c.Close(0, "") // idempotent
 }
 
-func TestStats(t *testing.T) {
+func TestStats(t *testing.T) { both(t, testStats) }
+
+func testStats(t *testing.T, tr transport) {
 	var server, client Stats
-	b := listen(t, Config{Stats: &server}, echo)
+	b := tr.listen(t, Config{Stats: &server}, echo)
 	c := b.connect(Config{Stats: &client})
 	for range 3 {
 		l := open(t, c)
@@ -291,8 +315,10 @@ func TestStats(t *testing.T) {
 	})
 }
 
-func TestDialErrors(t *testing.T) {
-	b := listen(t, Config{}, echo)
+func TestDialErrors(t *testing.T) { both(t, testDialErrors) }
+
+func testDialErrors(t *testing.T, tr transport) {
+	b := tr.listen(t, Config{}, echo)
 	for _, tc := range []struct {
 		name  string
 		dial  func(ctx context.Context) error
@@ -300,12 +326,12 @@ func TestDialErrors(t *testing.T) {
 		class code.Class
 	}{
 		{"no port", func(ctx context.Context) error {
-			_, err := DialQUIC(ctx, nil, "127.0.0.1", b.Client, Config{})
+			_, err := tr.dial(ctx, "127.0.0.1", b.Client, Config{})
 			return err
 		}, code.BadRequest, code.ClassFatal},
 		{"no certificate", func(ctx context.Context) error {
 			_, other := identity(t)
-			_, err := DialQUIC(ctx, nil, b.Listener.Addr().String(), other, Config{})
+			_, err := tr.dial(ctx, b.Listener.Addr().String(), other, Config{})
 			return err
 		}, code.Unauthenticated, code.ClassFatal},
 		{"no such protocol", func(ctx context.Context) error {
@@ -313,9 +339,13 @@ func TestDialErrors(t *testing.T) {
 			return err
 		}, code.Unsupported, code.ClassFatal},
 		{"nobody there", func(ctx context.Context) error {
-			pc := udp(t) // bound, and nobody answers
-			defer func() { _ = pc.Close() }()
-			_, err := DialQUIC(ctx, nil, pc.LocalAddr().String(), b.Client, Config{HandshakeTimeout: 200_000_000})
+			pc, ln := udp(t), tcp(t) // bound, and nobody answers
+			defer func() { _, _ = pc.Close(), ln.Close() }()
+			addr := pc.LocalAddr()
+			if tr.name == overTLS.name {
+				addr = ln.Addr()
+			}
+			_, err := tr.dial(ctx, addr.String(), b.Client, Config{HandshakeTimeout: 200_000_000})
 			return err
 		}, code.Unavailable, code.ClassRefused},
 		{"cancelled", func(ctx context.Context) error {
@@ -337,9 +367,11 @@ func TestDialErrors(t *testing.T) {
 	}
 }
 
-func TestConnectionLimits(t *testing.T) {
+func TestConnectionLimits(t *testing.T) { both(t, testConnectionLimits) }
+
+func testConnectionLimits(t *testing.T, tr transport) {
 	var stats Stats
-	b := listen(t, Config{MaxConns: 3, MaxConnsPerAddress: 2, Stats: &stats}, echo)
+	b := tr.listen(t, Config{MaxConns: 3, MaxConnsPerAddress: 2, Stats: &stats}, echo)
 	first := b.connect(Config{})
 	b.connect(Config{})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -361,7 +393,9 @@ func TestConnectionLimits(t *testing.T) {
 
 // TestRefuseUnsupported: a frame of an unknown type and one with an unknown flag are answered with
 // "unsupported" under their own correlation id, whatever their body; the lane and others live on.
-func TestRefuseUnsupported(t *testing.T) {
+func TestRefuseUnsupported(t *testing.T) { both(t, testRefuseUnsupported) }
+
+func testRefuseUnsupported(t *testing.T, tr transport) {
 	serve := func(_ Conn, l *Lane) {
 		defer func() { _ = l.Close() }()
 		for {
@@ -374,7 +408,7 @@ func TestRefuseUnsupported(t *testing.T) {
 			}
 		}
 	}
-	b := listen(t, Config{}, serve)
+	b := tr.listen(t, Config{}, serve)
 	c := b.connect(Config{})
 	other := open(t, c)
 	l := open(t, c)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -50,4 +51,16 @@ func setBuffer(fd, force, plain, size int) error {
 		return fmt.Errorf("set socket buffer: got %d of %d bytes", got/2, size)
 	}
 	return nil
+}
+
+// tuneTCP gives a connection up whose data nobody has acknowledged for so long; the kernel's own patience is a quarter
+// of an hour.
+func tuneTCP(c *net.TCPConn, unacknowledged time.Duration) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unacknowledged.Milliseconds())) // the kernel's patience is as good
+	})
 }

@@ -7,6 +7,7 @@ package session
 import (
 	"errors"
 	"net"
+	"time"
 )
 
 // tuneSocket asks the kernel for buffers of size bytes in both directions.
@@ -17,3 +18,5 @@ func tuneSocket(pc net.PacketConn, size int) error {
 	}
 	return errors.Join(u.SetReadBuffer(size), u.SetWriteBuffer(size))
 }
+
+func tuneTCP(*net.TCPConn, time.Duration) {}
