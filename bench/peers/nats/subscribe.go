@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"margay.dev/cluster/load"
+)
+
+func (s *system) Subscribe(ctx context.Context, sub load.Subscription) (io.Closer, error) {
+	nc, err := s.connection(sub.Connection)
+	if err != nil {
+		return nil, err
+	}
+	if sub.Replay {
+		return s.replay(ctx, nc, sub)
+	}
+	return s.live(nc, sub)
+}
+
+// connection returns the one that subscribers of this number share.
+func (s *system) connection(i int) (*nats.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if nc := s.conns[i]; nc != nil {
+		return nc, nil
+	}
+	nc, err := s.dial()
+	if err != nil {
+		return nil, err
+	}
+	s.conns[i] = nc
+	return nc, nil
+}
+
+// once calls fail the first time, unless closed before.
+type once struct {
+	sync.Once
+	fail func(error)
+}
+
+func (o *once) failed(err error) { o.Do(func() { o.fail(err) }) }
+
+func (o *once) closed() { o.Do(func() {}) }
+
+// live is a core subscription, with or without a stream on the subject.
+func (s *system) live(nc *nats.Conn, sub load.Subscription) (io.Closer, error) {
+	end := &once{fail: sub.Fail}
+	ns, err := nc.Subscribe(s.place, func(m *nats.Msg) { sub.Each(m.Data) })
+	if err != nil {
+		return nil, fmt.Errorf("subscribe: %w", err)
+	}
+	ns.SetClosedHandler(func(string) { end.failed(errClosed) })
+	// No limit of messages or bytes: the client would drop what is above it.
+	if err := ns.SetPendingLimits(-1, -1); err != nil {
+		return nil, fmt.Errorf("subscribe: %w", err)
+	}
+	if err := nc.Flush(); err != nil { // the server knows of it
+		return nil, fmt.Errorf("subscribe: %w", err)
+	}
+	return closer(func() error {
+		dropped, err := ns.Dropped()
+		end.closed()
+		if err == nil && dropped > 0 {
+			err = fmt.Errorf("subscriber %d lost %d messages", sub.Index, dropped)
+		}
+		_ = ns.Unsubscribe()
+		return err
+	}), nil
+}
+
+// replay reads the stream from its first message, in order and without acknowledgments.
+func (s *system) replay(ctx context.Context, nc *nats.Conn, sub load.Subscription) (io.Closer, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, fmt.Errorf("jetstream: %w", err)
+	}
+	c, err := js.OrderedConsumer(ctx, s.place, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy})
+	if err != nil {
+		return nil, fmt.Errorf("ordered consumer: %w", err)
+	}
+	end := &once{fail: sub.Fail}
+	cc, err := c.Consume(func(m jetstream.Msg) { sub.Each(m.Data()) }, jetstream.PullMaxMessages(s.pull))
+	if err != nil {
+		return nil, fmt.Errorf("consume: %w", err)
+	}
+	nc.SetClosedHandler(func(*nats.Conn) { end.failed(errClosed) })
+	return closer(func() error {
+		end.closed()
+		cc.Stop()
+		<-cc.Closed()
+		return nil
+	}), nil
+}

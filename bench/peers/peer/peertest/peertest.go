@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package peertest runs the program of a peer in a process of its own, the way a comparison does, with next to nothing to
+// do; it refuses results that are short of a single message.
+package peertest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"margay.dev/bench/peers/peer"
+	"margay.dev/cluster/load"
+)
+
+// patience is how long anything here may take on the slowest machine.
+const patience = 2 * time.Minute
+
+const runs = "MARGAY_PEER_RUNS" // set in the processes that are the peer's program
+
+// Main is what TestMain calls: the test's own binary is the program too.
+func Main(m *testing.M, p peer.Peer) {
+	if os.Getenv(runs) != "" {
+		os.Exit(peer.Main(p))
+	}
+	os.Exit(m.Run())
+}
+
+// Command is the peer's program. It ends after patience.
+func Command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, self, args...)
+	cmd.Env = append(os.Environ(), runs+"=1")
+	return cmd
+}
+
+// Server is a server that runs.
+type Server struct {
+	peer.Ready
+	Process *os.Process
+	stdin   io.Closer
+	ended   chan error
+	stderr  *strings.Builder
+}
+
+// Serve starts a server, which is stopped when the test ends.
+func Serve(t *testing.T, args ...string) *Server {
+	t.Helper()
+	cmd := Command(t, append([]string{"serve", "-dir", filepath.Join(t.TempDir(), "data")}, args...)...)
+	s := &Server{ended: make(chan error, 1), stderr: &strings.Builder{}}
+	cmd.Stderr = s.stderr
+	var err error
+	if s.stdin, err = cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s.Process = cmd.Process
+	line, readErr := bufio.NewReader(stdout).ReadString('\n')
+	go func() { s.ended <- cmd.Wait() }()
+	t.Cleanup(func() { s.Stop(t) })
+	if readErr != nil {
+		t.Fatalf("serve %v: no first line: %v, %v\n%s", args, readErr, <-s.ended, s.stderr)
+	}
+	if err := json.Unmarshal([]byte(line), &s.Ready); err != nil {
+		t.Fatalf("serve %v: first line %q: %v", args, line, err)
+	}
+	return s
+}
+
+// Stop closes stdin and demands that the server ends well. More calls do nothing.
+func (s *Server) Stop(t *testing.T) {
+	t.Helper()
+	if s.stdin == nil {
+		return
+	}
+	_ = s.stdin.Close()
+	s.stdin = nil
+	if err := <-s.ended; err != nil {
+		t.Errorf("serve ended with %v\n%s", err, s.stderr)
+	}
+}
+
+// Drive puts a workload on the server and returns its result, in which nothing may be missing.
+func Drive(t *testing.T, s *Server, args ...string) load.Result {
+	t.Helper()
+	cmd := Command(t, append([]string{"drive", "-addr", s.Addr}, args...)...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("drive %v: %v\n%s", args, err, stderr.String())
+	}
+	var r load.Result
+	if err := json.Unmarshal(out, &r); err != nil {
+		t.Fatalf("drive %v: %v in %s", args, err, out)
+	}
+	if r.Messages == 0 || r.Errors > 0 || r.Missing > 0 {
+		t.Fatalf("drive %v: something is missing: %s", args, out)
+	}
+	return r
+}
+
+// Smoke runs every workload once on a server that was started with args.
+func Smoke(t *testing.T, args ...string) {
+	t.Helper()
+	s := Serve(t, args...)
+	const n = 2000
+	few := []string{"-warmup", "0s", "-messages", "2000"}
+	for _, c := range []struct {
+		name string
+		want int64
+		args []string
+	}{
+		{"one client, one in flight", n, append(few, "-workload", "pub", "-in-flight", "1")},
+		{"clients with one in flight", n, append(few, "-workload", "pub", "-in-flight", "1", "-clients", "8")},
+		{"a window", n, append(few, "-workload", "pub", "-in-flight", "100", "-size", "1024")},
+		{"fixed rate", n, append(few, "-workload", "latency", "-rate", "5000")},
+		{"replay", 2 * n, []string{"-workload", "sub", "-messages", "2000", "-subscribers", "2"}},
+		{"fan-out", 10 * n, append(few, "-workload", "fanout", "-subscribers", "10", "-connections", "2")},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if r := Drive(t, s, c.args...); r.Messages != c.want {
+				t.Errorf("%d messages, want %d", r.Messages, c.want)
+			}
+		})
+	}
+}
+
+// ExitCode is what a command that is expected to fail ended with, and what it said.
+func ExitCode(t *testing.T, cmd *exec.Cmd) (code int, stderr string) {
+	t.Helper()
+	var text strings.Builder
+	cmd.Stderr = &text
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		t.Fatalf("%v: %v, want an exit code", cmd.Args, err)
+	}
+	return exit.ExitCode(), text.String()
+}

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package main
+
+import "syscall"
+
+func dieTogether() *syscall.SysProcAttr { return nil }
+
+func lockThread() {}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"margay.dev/bench/peers/peer"
+	"margay.dev/bench/peers/peer/peertest"
+	"margay.dev/cluster/load"
+)
+
+func TestMain(m *testing.M) { peertest.Main(m, self()) }
+
+func needsRedis(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Skip("NOT TESTED: no redis-server on this machine (apt-get install redis-server)")
+	}
+}
+
+func TestEveryWorkload(t *testing.T) {
+	needsRedis(t)
+	for _, mode := range []string{modeDefault, modeAlways, modeNo} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			peertest.Smoke(t, "-mode", mode)
+		})
+	}
+}
+
+// What -place names is there for the next process.
+func TestPlaceIsKept(t *testing.T) {
+	needsRedis(t)
+	s := peertest.Serve(t)
+	peertest.Drive(t, s, "-workload", "pub", "-messages", "100", "-warmup", "0s", "-place", "kept")
+	r := peertest.Drive(t, s, "-workload", "sub", "-messages", "100", "-prepared", "-place", "kept")
+	if r.Messages != 100 {
+		t.Errorf("%d messages, want 100", r.Messages)
+	}
+}
+
+// Where Redis is not installed, whoever compares can tell that from a failure.
+func TestWithoutRedisTheCodeSaysSo(t *testing.T) {
+	cmd := peertest.Command(t, "serve", "-dir", t.TempDir())
+	cmd.Env = append(cmd.Env, "PATH="+t.TempDir())
+	code, said := peertest.ExitCode(t, cmd)
+	if code != peer.ExitUnavailable || !strings.Contains(said, "no redis-server") {
+		t.Errorf("ended with %d: %s", code, said)
+	}
+}
+
+// Answers are told of one by one and in order, wherever a read cuts them.
+func TestAnswersAreReadInAnyPieces(t *testing.T) {
+	const text = "$3\r\n1-0\r\n$4\r\n10-0\r\n-OOM no room\r\n$3\r\n2-0\r\n"
+	for cut := range len(text) + 1 {
+		var told []string
+		p := &pipe{under: peer.NewUnderWay(4, func(_ int64, n int, err error) {
+			for range n {
+				told = append(told, map[bool]string{true: "good", false: "failed"}[err == nil])
+			}
+		})}
+		for at := range int64(4) {
+			if err := p.under.Add(at); err != nil {
+				t.Fatal(err)
+			}
+		}
+		used, err := p.tell([]byte(text[:cut]))
+		rest, err2 := p.tell([]byte(text[used:]))
+		if err := errors.Join(err, err2); err != nil || used+rest != len(text) {
+			t.Fatalf("cut at %d: read %d and %d: %v", cut, used, rest, err)
+		}
+		if got := strings.Join(told, " "); got != "good good failed good" {
+			t.Fatalf("cut at %d: %s", cut, got)
+		}
+	}
+}
+
+func TestOtherAnswersEndTheConnection(t *testing.T) {
+	for _, text := range []string{":1\r\n", "+OK\r\n", "$-1\r\n", "$x\r\n", "$99999999999999999999\r\n", "\n"} {
+		p := &pipe{under: peer.NewUnderWay(1, load.Done(func(int64, int, error) {}))}
+		if _, err := p.tell([]byte(text)); !errors.Is(err, errProtocol) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
