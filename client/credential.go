@@ -81,6 +81,9 @@ func (c *cachedCredential) Renew(ctx context.Context, old string) (string, time.
 // apiKeySource exchanges an API key at the control plane.
 func apiKeySource(hc *control.Client) TokenSource {
 	return func(ctx context.Context) (string, time.Time, error) {
+		// Not kept open until the next token is due: a thousand clients would hold a thousand connections of the
+		// control plane, which then lets nobody in.
+		defer hc.Close()
 		t, err := hc.Exchange(ctx)
 		return t.Token, t.ExpiresAt, err
 	}
