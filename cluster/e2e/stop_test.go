@@ -127,9 +127,21 @@ type raw struct{ lane *session.Lane }
 
 func rawSubscriber(t *testing.T, p *process.Process, stream string) *raw {
 	t.Helper()
+	conn := rawConn(t, p)
+	authenticate(t, p, conn)
 	cc := p.Context()
+	var info wire.LogInfo
+	ask(t, openLane(t, conn), &wire.Lookup{Name: control.FullName(cc.Tenant, cc.Namespace, stream)}, &info)
+	r := &raw{lane: openLane(t, conn)}
+	ask(t, r.lane, &wire.Subscribe{Log: info.Log, Shards: []wire.Start{{Kind: wire.StartEarliest}}}, &wire.Subscribed{})
+	return r
+}
+
+// rawConn is a connection that has said nothing yet.
+func rawConn(t *testing.T, p *process.Process) session.Conn {
+	t.Helper()
 	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM([]byte(cc.CA))
+	pool.AppendCertsFromPEM([]byte(p.Context().CA))
 	conn, err := session.DialQUIC(within(t), nil, p.Address(), &tls.Config{
 		MinVersion: tls.VersionTLS13, RootCAs: pool, ServerName: "127.0.0.1",
 	}, session.Config{})
@@ -137,6 +149,12 @@ func rawSubscriber(t *testing.T, p *process.Process, stream string) *raw {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close(0, "done") })
+	return conn
+}
+
+// authenticate says hello and shows a token, on a lane that is returned.
+func authenticate(t *testing.T, p *process.Process, conn session.Conn) *session.Lane {
+	t.Helper()
 	tok, err := p.Control().Token(within(t))
 	if err != nil {
 		t.Fatal(err)
@@ -145,11 +163,7 @@ func rawSubscriber(t *testing.T, p *process.Process, stream string) *raw {
 	ask(t, first, &wire.Hello{VersionMin: wire.Version, VersionMax: wire.Version, Features: wire.AllFeatures, Client: "e2e"}, &wire.HelloOk{})
 	ask(t, first, &wire.Auth{Token: tok.Token}, &wire.AuthOk{})
 	conn.SetMaxFrame(wire.MaxFrame)
-	var info wire.LogInfo
-	ask(t, openLane(t, conn), &wire.Lookup{Name: control.FullName(cc.Tenant, cc.Namespace, stream)}, &info)
-	r := &raw{lane: openLane(t, conn)}
-	ask(t, r.lane, &wire.Subscribe{Log: info.Log, Shards: []wire.Start{{Kind: wire.StartEarliest}}}, &wire.Subscribed{})
-	return r
+	return first
 }
 
 func openLane(t *testing.T, conn session.Conn) *session.Lane {

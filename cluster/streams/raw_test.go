@@ -8,12 +8,15 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"math/rand/v2"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 
 	"margay.dev/client"
 	"margay.dev/cluster/margaytest"
+	"margay.dev/cluster/node"
 	"margay.dev/wire"
 	"margay.dev/wire/batch"
 	"margay.dev/wire/code"
@@ -139,13 +142,21 @@ func (r *raw) alive(l *session.Lane) {
 	r.want(l, &wire.Lookup{Name: "default/default/s"}, &wire.LogInfo{})
 }
 
-// WR-12: an unknown type, an unknown flag and a frame that is no request are answered, and the connection
-// lives on.
+// WR-12: a feature, a type and a flag that a newer peer knows, and a frame that is no request, are answered, and the
+// connection and its other lanes live on.
 func TestUnknownFrames(t *testing.T) {
 	n := margaytest.Start(t)
 	create(t, n, control.StreamSpec{Name: "s"})
-	r := dial(t, n).authenticate(n)
-	l := r.lane()
+	const newer = wire.Features(1 << 62)
+	r := dial(t, n)
+	var hello wire.HelloOk
+	r.want(r.ctl, &wire.Hello{VersionMin: 1, VersionMax: 7, Features: wire.AllFeatures | newer, Client: "newer"}, &hello)
+	if hello.Features.Has(newer) || hello.Version != wire.Version {
+		t.Errorf("a newer client is told of version %d and features %#x", hello.Version, hello.Features)
+	}
+	r.authenticate(n)
+	l, other := r.lane(), r.lane()
+	r.alive(other)
 	for _, h := range []wire.Header{
 		{Type: 0x7f, Size: 5000, Corr: 77},
 		{Type: wire.TypeLookup, Flags: 0x80, Size: 17, Corr: 77},
@@ -155,9 +166,11 @@ func TestUnknownFrames(t *testing.T) {
 		r.wantError(l, append(wire.AppendHeader(nil, h), make([]byte, h.Size)...), code.Unsupported)
 		r.alive(l)
 	}
+	r.wantError(r.ctl, append(wire.AppendHeader(nil, wire.Header{Type: 0x7f, Size: 5000, Corr: 77}), make([]byte, 5000)...), code.Unsupported)
 	r.wantError(l, wire.AppendFrame(nil, 77, &wire.Hello{VersionMin: 1, VersionMax: 1}), code.BadRequest) // belongs on the control lane
 	r.wantError(r.ctl, wire.AppendFrame(nil, 77, &wire.Hello{VersionMin: 9, VersionMax: 12}), code.Unsupported)
 	r.alive(l)
+	r.alive(other)
 }
 
 // Before authentication nothing is served, and nobody gets memory for a large frame (WR-10).
@@ -368,33 +381,43 @@ func TestPublishBatchIsOneBatch(t *testing.T) {
 	}
 }
 
-// WR-01: lanes that are used once each, finished, given up or refused do not pile up.
+// WR-01: requests that are answered, given up or refused use up none of the lanes that a connection may have at once.
 func TestManyLanes(t *testing.T) {
-	n := margaytest.Start(t)
+	const window = 64
+	requests := 3000
+	if !testing.Short() {
+		requests = 12_000
+	}
+	n := margaytest.Start(t, margaytest.With(func(c *node.Config) { c.Session.MaxLanes = window }))
 	create(t, n, control.StreamSpec{Name: "s"})
 	r := dial(t, n).authenticate(n)
 	var info wire.LogInfo
 	l := r.lane()
 	r.want(l, &wire.Lookup{Name: "default/default/s"}, &info)
-	for i := range 6000 { // more than a connection may have open
-		l := r.lane()
-		switch i % 4 {
-		case 0:
+	before := number(t, n, "margay_transport_lanes")
+	rng := rand.New(rand.NewPCG(1, 1))
+	for i := range requests {
+		l := r.lane() // a lane that stays would leave none for this one, sooner or later
+		switch i % 12 {
+		default:
 			r.want(l, &wire.Offsets{Log: info.Log}, &wire.OffsetsOk{})
-			_ = l.Close()
-		case 1:
-			r.wantError(l, wire.AppendFrame(nil, 77, &wire.Offsets{Log: info.Log, Shard: 5}), code.NotFound)
-			_ = l.Close()
-		case 2:
-			_ = l.SendFrame(77, &wire.Offsets{Log: info.Log})
-			l.Reset(code.Cancelled)
 		case 3:
 			r.want(l, &wire.Subscribe{Log: info.Log, Shards: []wire.Start{{}}}, &wire.Subscribed{})
-			_ = l.Close()
+		case 6:
+			r.wantError(l, wire.AppendFrame(nil, 77, &wire.Offsets{Log: info.Log, Shard: 5}), code.NotFound)
+		case 9: // given up: before, while, or after it is served
+			_ = l.SendFrame(77, &wire.Offsets{Log: info.Log})
+			for range rng.IntN(1000) {
+				runtime.Gosched()
+			}
+			l.Reset(code.Cancelled)
+			continue
 		}
+		_ = l.Close()
 	}
 	r.alive(l)
 	eventually(t, "the subscriptions to end", func() bool { return metric(t, n, "margay_subscriptions") == "0" })
+	eventually(t, "the lanes to be as many as before", func() bool { return number(t, n, "margay_transport_lanes") <= before })
 }
 
 // metric reads one metric of the node.

@@ -51,8 +51,9 @@ func (b *Broker) control(c session.Conn, lane *session.Lane) {
 		}
 		switch h.Type {
 		case wire.TypeHello:
+			// One feature more than anybody knows: a client is to pass over it (WR-12).
 			_ = lane.SendFrame(h.Corr, &wire.HelloOk{
-				Version: 1, Features: wire.AllFeatures, Node: "fake", Cluster: "test", Limits: wire.Limits{
+				Version: 1, Features: wire.AllFeatures | 1<<62, Node: "fake", Cluster: "test", Limits: wire.Limits{
 					MaxFrame: wire.MaxFrame, MaxBatch: batch.MaxBatch, MaxRecord: batch.MaxRecord, MaxKey: batch.MaxKey,
 					MaxHeaders: batch.MaxHeaders, MaxHeaderBytes: batch.MaxHeaderBytes,
 				},
