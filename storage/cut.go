@@ -188,7 +188,8 @@ func (l *Disk) removeSegment(base uint64) error {
 }
 
 func removeSegment(fsys vfs.FS, name, index, dir string) error {
-	if err := fsys.Remove(name); err != nil {
+	// It may be gone already: an earlier try removed it, and failed to flush the directory.
+	if err := removeFile(fsys, name); err != nil {
 		return fmt.Errorf("remove segment: %w", err)
 	}
 	if err := fsys.SyncDir(dir); err != nil {

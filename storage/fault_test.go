@@ -14,6 +14,7 @@ import (
 	"margay.dev/storage/segment"
 	"margay.dev/storage/vfs"
 	"margay.dev/storage/vfs/faultfs"
+	"margay.dev/wire/batch"
 )
 
 var errIO = errors.New("input/output error")
@@ -249,5 +250,64 @@ func TestFlushHoldsUpNobody(t *testing.T) {
 	close(release)
 	if n := <-done; n != 2 {
 		t.Errorf("flushed %d: what was appended during a flush must not count", n)
+	}
+}
+
+// A read that fails once while a log is opened must fail the open, or change nothing of what is replayed: a log that opens
+// without its state forgets producers and cursors.
+func TestReadThatFailsOnceForgetsNothing(t *testing.T) {
+	mem := newFS(t)
+	l, d := create(t, mem)
+	l.must(l.records(1, 1)...)
+	l.flush()
+	l.must(l.checkpoint(1)...)
+	l.must(l.records(1, 1, 1)...)
+	l.flush()
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	replayed := func(rules ...*faultfs.Rule) (n int, err error) {
+		d, _, err := storage.Open(options(faultfs.Wrap(mem, rules...)), func(batch.Batch) error { n++; return nil })
+		if err == nil {
+			err = d.Close()
+		}
+		return n, err
+	}
+	want, err := replayed()
+	if err != nil || want == 0 {
+		t.Fatalf("replayed %d, %v", want, err)
+	}
+	for skip := 0; ; skip++ {
+		r := &faultfs.Rule{Ops: []faultfs.Op{faultfs.ReadAt}, Err: errIO, Skip: skip, Max: 1}
+		n, err := replayed(r)
+		if r.Seen() <= skip {
+			break
+		}
+		if err == nil && n != want {
+			t.Errorf("read %d failed: %d batches are replayed, %d without", skip, n, want)
+		}
+	}
+}
+
+// A directory that could not be flushed once must not keep every segment from being removed from then on.
+func TestDropGoesOnAfterAFailedDirectoryFlush(t *testing.T) {
+	mem := newFS(t)
+	fs := faultfs.Wrap(mem)
+	l, d := create(t, fs)
+	for range 3 {
+		l.must(l.records(1, 1)...)
+		l.must(l.checkpoint(1)...)
+	}
+	l.flush()
+	fs.Add(&faultfs.Rule{Ops: []faultfs.Op{faultfs.SyncDir}, Err: errIO, Max: 1})
+	length := d.State().Length
+	if _, err := d.DropBefore(length); !errors.Is(err, errIO) {
+		t.Fatalf("drop: %v", err)
+	}
+	if _, err := d.DropBefore(length); err != nil {
+		t.Errorf("drop again: %v", err)
+	}
+	if n := d.State().Segments; n != 1 {
+		t.Errorf("%d segments are left", n)
 	}
 }

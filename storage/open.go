@@ -204,7 +204,11 @@ func (r *opening) scanNewest(base, stop uint64) error {
 		return err
 	}
 	r.file, r.size = f, size
-	if r.scan, err = segment.Read(f, size, segment.Options{Base: base, Stop: stop, Visit: r.visitor(f, size)}); err != nil {
+	visit, err := r.visitor(f, size)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", segment.Name(base), err)
+	}
+	if r.scan, err = segment.Read(f, size, segment.Options{Base: base, Stop: stop, Visit: visit}); err != nil {
 		return fmt.Errorf("read %s: %w", segment.Name(base), err)
 	}
 	return r.foreign(base, r.scan)
@@ -213,13 +217,15 @@ func (r *opening) scanNewest(base, stop uint64) error {
 // visitor replays while the segment is read, so that it is read once. What comes before the checkpoint is complete is held
 // back: until then the whole segment may be dropped, and another be replayed in its place. Afterwards every batch of the
 // run stays, or the open fails.
-func (r *opening) visitor(f vfs.File, size int64) func(batch.Batch, int64) error {
+func (r *opening) visitor(f vfs.File, size int64) (func(batch.Batch, int64) error, error) {
 	head, err := segment.NewWindow(f, size, 1).Bytes(0, segment.HeaderSize)
-	if err == nil {
-		_, err = segment.ParseHeader(head)
+	if err != nil {
+		// Not taken for a missing header: the next read may succeed, and the log would be opened without what was in it.
+		return nil, err
 	}
-	if r.replay == nil || err != nil {
-		return nil // without a header no segment stays
+	_, bad := segment.ParseHeader(head)
+	if r.replay == nil || bad != nil {
+		return nil, nil // without a header no segment stays
 	}
 	complete := false
 	var held []batch.Batch
@@ -242,7 +248,7 @@ func (r *opening) visitor(f vfs.File, size int64) func(batch.Batch, int64) error
 		}
 		held = nil
 		return nil
-	}
+	}, nil
 }
 
 func (r *opening) openFile(base uint64, open func(string) (vfs.File, error)) (vfs.File, int64, error) {
