@@ -23,14 +23,14 @@ func Print(w io.Writer, r *Result) error {
 	}
 	line("rate", "%s/s   %.1f MB/s   %s %s in %.2f s", Thousands(int64(r.Rate)), r.Rate*float64(r.Spec.Size)/1e6, Thousands(r.Messages), what, r.Seconds)
 	if l := r.Latency; l != nil {
-		line("latency", "p50 %s   p90 %s   p99 %s   p99.9 %s   max %s", span(l.P50), span(l.P90), span(l.P99), span(l.P999), span(l.Max))
+		line("latency", "p50 %s   p90 %s   p99 %s   p99.9 %s   max %s", Span(l.P50), Span(l.P90), Span(l.P99), Span(l.P999), Span(l.Max))
 		line("", "%s", l.Of.explain())
 	}
 	if r.Server != nil {
-		line("CPU", "server %s, client %s per message", span(r.Server.CPUPerMessage), span(r.ClientCPUPerMessage))
-		line("memory", "server %s at most", sizeOf(r.Server.RSS))
+		line("CPU", "server %s, client %s per message", Span(r.Server.CPUPerMessage), Span(r.ClientCPUPerMessage))
+		line("memory", "server %s at most", Bytes(r.Server.RSS))
 	} else {
-		line("CPU", "client %s per message; the server is not a process that can be read from here", span(r.ClientCPUPerMessage))
+		line("CPU", "client %s per message; the server is not a process that can be read from here", Span(r.ClientCPUPerMessage))
 	}
 	if r.Unsent > 0 {
 		line("unsent", "%s messages of the schedule: this rate is more than was kept up with", Thousands(r.Unsent))
@@ -61,7 +61,7 @@ func (s *Spec) describe() string {
 	if s.Workload == Sub || s.Workload == Fanout {
 		add("%s on %s", count(s.Subscribers, "subscriber"), count(s.Connections, "connection"))
 	}
-	add("%s", sizeOf(int64(s.Size)))
+	add("%s", Bytes(int64(s.Size)))
 	add("%s", count(s.Shards, "shard"))
 	if s.Rate > 0 {
 		add("%s/s", Thousands(int64(s.Rate)))
@@ -79,12 +79,14 @@ func (of LatencyOf) explain() string {
 		return "to the delivery, from when the schedule had the message"
 	case DeliverySent:
 		return "to the delivery, from when the message was sent; what a stall held back does not show: see --rate"
+	case WriteDone:
+		return "of a write, with its flush"
 	}
 	return string(of)
 }
 
-// span writes microseconds with three digits.
-func span(us float64) string {
+// Span writes microseconds with three digits.
+func Span(us float64) string {
 	switch {
 	case us == 0:
 		return "0"
@@ -108,7 +110,8 @@ func digitsOf(v float64) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
-func sizeOf(n int64) string {
+// Bytes writes a size with three digits.
+func Bytes(n int64) string {
 	switch {
 	case n < 4<<10:
 		return fmt.Sprintf("%d B", n)

@@ -3,14 +3,8 @@
 package load
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
-	"errors"
-	"flag"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestPrint(t *testing.T) {
@@ -40,35 +34,6 @@ func TestPrint(t *testing.T) {
 	for _, want := range []string{"not a process that can be read", "errors    1\n", "missing   2,000", "unsent    3", "storage full", "interrupted"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in:\n%s", want, b.String())
-		}
-	}
-}
-
-func TestDriver(t *testing.T) {
-	f := &fake{answer: after(time.Millisecond)}
-	own := ""
-	d := Driver{
-		Name:  "fake",
-		Flags: func(fs *flag.FlagSet) { fs.StringVar(&own, "own", "", "") },
-		Open: func(_ context.Context, addr string, _ Spec) (System, string, error) {
-			if addr != "here" || own != "x" {
-				return nil, "", errors.New("wrong place")
-			}
-			return f, "", nil
-		},
-	}
-	var out, progress bytes.Buffer
-	args := []string{"--workload", "pub", "--messages", "50", "--in-flight", "5", "--warmup", "0s", "--addr", "here", "--own", "x"}
-	if err := d.Run(t.Context(), args, &out, &progress); err != nil {
-		t.Fatal(err)
-	}
-	var r Result
-	if err := json.Unmarshal(out.Bytes(), &r); err != nil || r.System != "fake" || r.Messages != 50 {
-		t.Errorf("%v: %s", err, out.String())
-	}
-	for _, bad := range []string{"--workload pub --addr there", "--workload none", "--workload pub --addr here x", "--nonsense"} {
-		if err := d.Run(t.Context(), strings.Fields(bad), &out, &progress); err == nil {
-			t.Errorf("%s: no error", bad)
 		}
 	}
 }

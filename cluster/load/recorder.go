@@ -29,7 +29,7 @@ type recorders []*recorder
 func newRecorders(users int) recorders {
 	rs := make(recorders, min(max(users, 1), maxRecorders))
 	for i := range rs {
-		rs[i] = &recorder{h: hdrhistogram.New(1, maxLatency, digits)}
+		rs[i] = &recorder{h: NewHistogram()}
 	}
 	return rs
 }
@@ -52,17 +52,25 @@ func (rs recorders) reset() {
 
 // quantiles returns nil when nothing was recorded.
 func (rs recorders) quantiles(of LatencyOf) *Quantiles {
-	all := hdrhistogram.New(1, maxLatency, digits)
+	all := NewHistogram()
 	for _, r := range rs {
 		r.mu.Lock()
 		all.Merge(r.h)
 		r.mu.Unlock()
 	}
-	if all.TotalCount() == 0 {
+	return QuantilesOf(all, of)
+}
+
+// QuantilesOf returns the quantiles of a histogram of nanoseconds, nil for an empty one.
+func QuantilesOf(h *hdrhistogram.Histogram, of LatencyOf) *Quantiles {
+	if h.TotalCount() == 0 {
 		return nil
 	}
-	us := func(percent float64) float64 { return float64(all.ValueAtQuantile(percent)) / 1e3 }
+	us := func(percent float64) float64 { return float64(h.ValueAtQuantile(percent)) / 1e3 }
 	return &Quantiles{
-		Of: of, P50: us(50), P90: us(90), P99: us(99), P999: us(99.9), Max: float64(all.Max()) / 1e3,
+		Of: of, P50: us(50), P90: us(90), P99: us(99), P999: us(99.9), Max: float64(h.Max()) / 1e3,
 	}
 }
+
+// NewHistogram makes one of nanoseconds up to ten minutes, with three digits. It is for one goroutine.
+func NewHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, maxLatency, digits) }

@@ -58,6 +58,8 @@ const (
 	AckSent           LatencyOf = "ack from sent"
 	DeliveryScheduled LatencyOf = "delivery from scheduled"
 	DeliverySent      LatencyOf = "delivery from sent"
+	// WriteDone is of an append to a file or a log, with its flush where there is one.
+	WriteDone LatencyOf = "write"
 )
 
 // Server is what the server's process took.

@@ -55,35 +55,65 @@ type Spec struct {
 	Prepared bool `json:"prepared,omitempty"`
 }
 
-// Flags defines the flags that every driver has, for the workload that fs is for, or with a flag for it when it is empty.
-// Call Fill and Validate once they are parsed.
+// Flags defines the flags that every driver has: those of the workload, or, when that is empty, those of all and one to say
+// which. Call Fill and Validate once they are parsed.
 func Flags(fs *flag.FlagSet, w Workload) *Spec {
 	s := &Spec{Workload: w}
+	def := Spec{Workload: w} // what help shows; without a workload, Fill decides later
 	if w == "" {
 		fs.Func("workload", fmt.Sprintf("what to do: one of %v", Workloads()), func(v string) error {
 			s.Workload = Workload(v)
 			return nil
 		})
+	} else {
+		def.Fill()
 	}
-	publishes := w != Sub
-	if publishes {
-		fs.IntVar(&s.Clients, "clients", 0, "publishers, each with a connection (default 1)")
-		fs.IntVar(&s.InFlight, "in-flight", 0, "messages of each client that may be without an answer (default 500; 1,000 with fanout)")
-		fs.DurationVar(&s.Duration, "duration", 0, "how long to publish, unless --messages says how many (default 10s)")
-		fs.DurationVar(&s.Warmup, "warmup", time.Second, "how long to publish before the measurement begins")
-		fs.Float64Var(&s.Rate, "rate", 0, "messages a second, all clients together; 0 is as fast as possible (default 10,000 with latency)")
+	if w != Sub {
+		s.publishFlags(fs, &def)
 	}
 	fs.IntVar(&s.Size, "size", 128, "bytes of a message")
-	fs.Int64Var(&s.Messages, "messages", 0, "messages in all (default with sub: 1,000,000, or 1 GiB of them)")
+	if w == Sub {
+		fs.Int64Var(&s.Messages, "messages", 0, "messages to read (default 1,000,000, or what makes 1 GiB)")
+	} else {
+		fs.Int64Var(&s.Messages, "messages", 0, "end after so many messages, in place of --duration")
+	}
 	if w == "" || w == Sub || w == Fanout {
-		fs.IntVar(&s.Subscribers, "subscribers", 0, "subscribers, each of which gets all messages (default 1)")
+		fs.IntVar(&s.Subscribers, "subscribers", def.Subscribers, "subscribers, each of which gets all messages")
 		fs.IntVar(&s.Connections, "connections", 0, "connections that the subscribers share (default: each has its own)")
 	}
 	if w == "" || w == Sub {
-		fs.BoolVar(&s.Prepared, "prepared", false, "with sub: the messages are there already, publish none")
+		fs.BoolVar(&s.Prepared, "prepared", false, "the messages are there already: publish none before reading")
 	}
 	fs.IntVar(&s.Shards, "shards", 1, "shards of the stream that is made for the run")
 	return s
+}
+
+func (s *Spec) publishFlags(fs *flag.FlagSet, def *Spec) {
+	fs.IntVar(&s.Clients, "clients", def.Clients, "publishers, each with a connection of its own")
+	window := "messages that each client has on their way"
+	if s.Workload == Fanout {
+		window += ": sent, and not with all subscribers yet"
+	}
+	fs.IntVar(&s.InFlight, "in-flight", def.InFlight, window)
+	fs.Var((*durationValue)(&s.Duration), "duration", "how long to publish (default 10s)")
+	fs.DurationVar(&s.Warmup, "warmup", time.Second, "publish for so long before the measurement begins")
+	fs.Float64Var(&s.Rate, "rate", def.Rate, "messages a second of all clients together; 0 is as fast as possible")
+}
+
+// durationValue is a duration as a flag that shows no default.
+type durationValue time.Duration
+
+func (d *durationValue) String() string {
+	if *d == 0 {
+		return ""
+	}
+	return time.Duration(*d).String()
+}
+
+func (d *durationValue) Set(v string) error {
+	n, err := time.ParseDuration(v)
+	*d = durationValue(n)
+	return err
 }
 
 // Fill sets what was not said.

@@ -55,3 +55,6 @@ func (m *meter) stop(r *Result) {
 	cpu := u.cpu - m.srv0.cpu
 	r.Server = &Server{PID: m.pid, CPU: cpu, CPUPerMessage: per(cpu), RSS: max(m.highest, u.rss)}
 }
+
+// OwnCPU is the processor time, in seconds, that this process has taken.
+func OwnCPU() float64 { return ownUsage().cpu }

@@ -122,6 +122,7 @@ MARGAY_CA, MARGAY_TIMEOUT), and the environment above the context.`,
 	a.addGlobals(root)
 	root.AddCommand(
 		a.demoCommand(),
+		a.benchCommand(),
 		a.serveCommand(),
 		a.streamCommand(),
 		a.pubCommand(),

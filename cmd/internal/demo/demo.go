@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"margay.dev/client"
+	"margay.dev/cmd/internal/child"
 	"margay.dev/cmd/internal/exit"
 	"margay.dev/cmd/internal/output"
 	"margay.dev/examples/data"
@@ -38,8 +39,8 @@ type Config struct {
 
 type demo struct {
 	Config
-	place   place
-	node    *child
+	place   child.Place
+	node    *child.Child
 	context *control.Context
 	client  *client.Client
 	account *account
@@ -58,7 +59,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	d := &demo{Config: cfg, place: place{dir}, began: time.Now(), account: newAccount(slices.Collect(data.Lines()))}
+	d := &demo{Config: cfg, place: child.Place{Dir: dir}, began: time.Now(), account: newAccount(slices.Collect(data.Lines()))}
 	defer func() {
 		d.close()
 		if !d.keep {
@@ -102,20 +103,20 @@ func (d *demo) close() {
 		d.client.Close()
 	}
 	if d.node != nil {
-		d.node.stop()
+		d.node.Stop()
 	}
 }
 
 func (d *demo) startNode(ctx context.Context) (err error) {
-	d.step("%d real records, one node, one crash in the middle. Everything is in %s.", len(d.account.lines), d.place.dir)
+	d.step("%d real records, one node, one crash in the middle. Everything is in %s.", len(d.account.lines), d.place.Dir)
 	began := time.Now()
 	// Port 0 is a free port of the system's choice. The second start must use the same ones, as any
 	// node does that comes back.
-	if d.node, err = startChild(ctx, d.Executable, d.place, "127.0.0.1:0", "127.0.0.1:0"); err != nil {
+	if d.node, err = child.Start(ctx, d.Executable, d.place, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"); err != nil {
 		return err
 	}
 	d.step("node     started in %v: %s, process %d", since(began), d.node.Address, d.node.PID)
-	d.context, err = control.LoadContext(d.place.context())
+	d.context, err = control.LoadContext(d.place.Context())
 	return err
 }
 
@@ -178,14 +179,14 @@ func (d *demo) verdict() error {
 	return &exit.Error{
 		Err:  errors.New("what is there is not what was acknowledged: this is a defect of margay"),
 		Code: exit.Unknown,
-		Data: "the node's data and log are kept in " + d.place.dir,
+		Data: "the node's data and log are kept in " + d.place.Dir,
 		Do:   "please report it with that directory",
 	}
 }
 
 // stay keeps the node for the user to try, until he ends it.
 func (d *demo) stay(ctx context.Context) error {
-	where := " --context " + d.place.context()
+	where := " --context " + d.place.Context()
 	d.step("\nThe node stays at %s until you press Ctrl-C. Paste into another terminal:\n", d.node.Address)
 	d.step("  %s sub %s --from earliest --count 3%s", d.Margay, stream, where)
 	d.step("  %s pub %s 'my own record'%s", d.Margay, stream, where)
@@ -196,9 +197,9 @@ func (d *demo) stay(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-d.node.exited:
+	case <-d.node.Exited():
 		d.keep = true
-		return fmt.Errorf("demo: the node ended by itself%s", d.place.lastWords())
+		return fmt.Errorf("demo: the node ended by itself%s", d.place.LastWords())
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"margay.dev/client"
+	"margay.dev/cmd/internal/child"
 	"margay.dev/examples/data"
 )
 
@@ -124,7 +125,7 @@ func (d *demo) send(ctx context.Context, g *errgroup.Group, p *client.Publisher,
 
 func (d *demo) kill(c *crash, sent int) error {
 	killed := time.Now()
-	if err := d.node.kill(); err != nil {
+	if err := d.node.Kill(); err != nil {
 		return err
 	}
 	acked, _ := d.account.count()
@@ -138,7 +139,7 @@ func (d *demo) kill(c *crash, sent int) error {
 func (d *demo) restart(ctx context.Context, c *crash) error {
 	began := time.Now()
 	listen, http := d.context.Addresses[0], hostPort(d.context.HTTP)
-	again, err := startChild(ctx, d.Executable, d.place, listen, http)
+	again, err := child.Start(ctx, d.Executable, d.place, "--listen", listen, "--http", http)
 	if err != nil {
 		return err
 	}

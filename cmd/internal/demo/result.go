@@ -52,7 +52,7 @@ func (r *Result) sound() bool {
 func (d *demo) printResult() error {
 	r := &d.result
 	if d.Stay {
-		r.Directory, r.Address, r.Context = d.place.dir, d.node.Address, d.place.context()
+		r.Directory, r.Address, r.Context = d.place.Dir, d.node.Address, d.place.Context()
 	}
 	switch d.Printer.Format() {
 	case output.JSON:
