@@ -3,6 +3,7 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -215,6 +216,12 @@ func (l *Disk) DropBefore(seq uint64) (int64, error) {
 	l.dropping.Lock()
 	defer l.dropping.Unlock()
 	var freed int64
+	if l.unflushedDrop { // or a power cut could leave the older of two segments, and not the newer
+		if err := l.o.FS.SyncDir(l.o.Dir); err != nil {
+			return 0, fmt.Errorf("drop from log %s: flush directory: %w", l.o.Dir, err)
+		}
+		l.unflushedDrop = false
+	}
 	for {
 		l.mu.Lock()
 		if l.closed {
@@ -231,6 +238,10 @@ func (l *Disk) DropBefore(seq uint64) (int64, error) {
 		l.indexes.forget(s.Base)
 		l.mu.Unlock()
 		if err := l.removeSegment(s.Base); err != nil {
+			if _, gone := l.o.FS.Stat(l.path(segment.Name(s.Base))); errors.Is(gone, ErrNotExist) {
+				l.unflushedDrop = true // it is no part of the log any more: a reader would take it for damage
+				return freed + s.Size, fmt.Errorf("drop from log %s: %w", l.o.Dir, err)
+			}
 			l.mu.Lock()
 			l.bytes += s.Size
 			l.segs = append([]*seg{s}, l.segs...) // it is still there, and will be asked for again

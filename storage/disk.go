@@ -22,9 +22,10 @@ type Disk struct {
 	o   Options
 	log *slog.Logger
 
-	writer   sync.Mutex // one Append or Truncate at a time
-	flushing sync.Mutex // one flush at a time: of two, one could take the error that was meant for the other
-	dropping sync.Mutex // one removal of old segments at a time
+	writer        sync.Mutex // one Append or Truncate at a time
+	flushing      sync.Mutex // one flush at a time: of two, one could take the error that was meant for the other
+	dropping      sync.Mutex // one removal of old segments at a time
+	unflushedDrop bool       // a segment was removed, and the directory not flushed; under dropping
 
 	mu            sync.Mutex
 	segs          []*seg // oldest first; the last is written to

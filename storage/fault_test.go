@@ -311,3 +311,37 @@ func TestDropGoesOnAfterAFailedDirectoryFlush(t *testing.T) {
 		t.Errorf("%d segments are left", n)
 	}
 }
+
+// A segment that is gone is no part of the log any more, though what was to follow its removal failed: who looks for a time
+// would be told of damage otherwise.
+func TestDropThatFailsHalfwayIsNoDamage(t *testing.T) {
+	for _, op := range []faultfs.Op{faultfs.SyncDir, faultfs.Remove} {
+		mem := newFS(t)
+		l, d := create(t, mem)
+		for range 3 {
+			l.must(l.records(1, 1)...)
+			l.must(l.checkpoint(1)...)
+		}
+		l.flush()
+		length := d.State().Length
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		skip := 0
+		if op == faultfs.Remove { // of the segment, then of its index
+			skip = 1
+		}
+		fs := faultfs.Wrap(mem)
+		_, d, _ = open(t, fs)
+		fs.Add(&faultfs.Rule{Ops: []faultfs.Op{op}, Err: errIO, Max: 1, Skip: skip})
+		if _, err := d.DropBefore(length); !errors.Is(err, errIO) {
+			t.Fatalf("%s: drop: %v", op, err)
+		}
+		if _, err := d.FindTime(0); err != nil {
+			t.Errorf("%s: the log's beginning: %v", op, err)
+		}
+		if _, err := d.DropBefore(length); err != nil {
+			t.Errorf("%s: drop again: %v", op, err)
+		}
+	}
+}

@@ -224,8 +224,9 @@ func (r *opening) visitor(f vfs.File, size int64) (func(batch.Batch, int64) erro
 		return nil, err
 	}
 	_, bad := segment.ParseHeader(head)
-	if r.replay == nil || bad != nil {
-		return nil, nil // without a header no segment stays
+	stays := bad == nil // without a header no segment does
+	if r.replay == nil || !stays {
+		return nil, nil
 	}
 	complete := false
 	var held []batch.Batch

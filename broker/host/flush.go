@@ -24,15 +24,15 @@ func (s *Shard) flush(now int64) bool {
 	}
 	s.host.metrics.flushed(s.unflushed, s.host.cfg.Clock().Sub(began))
 	s.unflushed, s.dirty = 0, time.Time{}
-	s.remember()
+	s.remember(length)
 	s.core.Step(now, shard.Flushed{Length: length}, &s.eff)
 	return true
 }
 
 // remember notes in the data directory, once in the life of a shard, that it has held records. Where that fails nothing
 // is lost by it, so that it is tried again at the next flush and nobody is refused.
-func (s *Shard) remember() {
-	if s.made || s.cfg.Memory {
+func (s *Shard) remember(flushed uint64) {
+	if s.made || s.cfg.Memory || flushed == 0 { // nothing yet, since its first write failed: there is nothing to be missed
 		return
 	}
 	if err := s.host.cfg.Dir.SetMade(s.Ref.Log, s.Ref.Shard); err != nil {

@@ -314,3 +314,19 @@ func TestShardWhoseFilesAreGoneStaysClosed(t *testing.T) {
 		_ = mem.Remove(dir)
 	}
 }
+
+// A shard whose very first write failed holds nothing, and is a new one to the next start, not one that has lost its files.
+func TestShardWhoseFirstWriteFailedIsNew(t *testing.T) {
+	mem := memfs.New(rand.New(rand.NewPCG(1, 1)))
+	l := hosttest.Log(nil)
+	fs := faultfs.Wrap(mem, &faultfs.Rule{Ops: []faultfs.Op{faultfs.WriteAt}, Path: func(n string) bool { return strings.HasSuffix(n, ".seg") }, Err: syscall.EIO, Max: 1})
+	r := hosttest.Start(t, fs, hosttest.NewPlane(l))
+	if err := put(t, r.Shard(l.ID, 0), hosttest.NewAnswers(), 0); err == nil {
+		t.Fatal("the write was to fail")
+	}
+	r.Stop()
+	r = hosttest.Start(t, mem, r.Plane)
+	if err := put(t, r.Shard(l.ID, 0), hosttest.NewAnswers(), 1); err != nil {
+		t.Error(err)
+	}
+}

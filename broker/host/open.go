@@ -82,9 +82,8 @@ func (s *Shard) openDisk() error {
 	if report.Tail != nil { // storage has said where in its log line
 		h.metrics.repairedTails.Inc()
 	}
-	if s.made = made; st.Length > 0 {
-		s.remember() // of a release that did not
-	}
+	s.made = made
+	s.remember(st.Length) // of a release that did not
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"margay.dev/storage"
 	"margay.dev/wire/code"
 	"margay.dev/wire/control"
 )
@@ -112,4 +113,13 @@ func (h *Host) handResult(r openResult) {
 		return
 	}
 	h.results <- r
+}
+
+// LogState is the state of the shard's log, if it has one.
+func (s *Shard) LogState() (storage.State, bool) {
+	l := s.log.Load()
+	if l == nil {
+		return storage.State{}, false
+	}
+	return l.State(), true
 }

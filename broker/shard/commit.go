@@ -10,8 +10,15 @@ import (
 // reach is how far the log's own rule is met on this one copy: flushed, or written where the log does not
 // flush for an answer.
 func (c *Core) reach() uint64 {
-	if c.cfg.Fsync == FsyncAlways && !c.cfg.Memory {
+	switch {
+	case c.cfg.Memory:
+		return c.written
+	case c.cfg.Fsync == FsyncAlways:
 		return c.flushed
+	case len(c.moves) > 0:
+		// A start counts once it is flushed, whatever the log's mode: files are removed on the strength of it, and who asked
+		// for it is told that it stays (R19).
+		return min(c.written, max(c.flushed, c.moves[0].sequence))
 	}
 	return c.written
 }

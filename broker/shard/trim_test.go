@@ -342,3 +342,22 @@ func TestBeginAt(t *testing.T) {
 		t.Errorf("%+v", l.core.View().Start)
 	}
 }
+
+// A trim is answered once it is flushed, also in a log that does not flush for an answer: segments are removed on the
+// strength of it, and a flush that fails takes it back.
+func TestTrimIsFlushedInEveryMode(t *testing.T) {
+	for _, mode := range []shard.Fsync{shard.FsyncInterval, shard.FsyncNever} {
+		l := three(t, shard.Config{Fsync: mode})
+		l.trim(6)
+		l.publish(0, 0, 0, 1)
+		l.write()
+		if len(l.answers) != 0 || l.core.View().Start.Offset != 0 || len(l.drops) != 0 {
+			t.Fatalf("before the flush: answers %+v, view %+v, drops %v", l.answers, l.core.View(), l.drops)
+		}
+		l.step(shard.Lost{Err: code.New(code.OutcomeUnknown, "the disk failed to flush")})
+		l.collect()
+		if len(l.answers) != 2 || l.answers[0].Err == nil || l.answers[1].Err == nil || l.core.View().Start.Offset != 0 {
+			t.Errorf("after a failed flush: answers %+v, view %+v", l.answers, l.core.View())
+		}
+	}
+}

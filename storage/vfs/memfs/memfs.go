@@ -56,6 +56,13 @@ func (m *FS) SetCapacity(bytes int64) {
 	m.capacity = bytes
 }
 
+// Used returns the bytes that are taken, in blocks.
+func (m *FS) Used() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.used
+}
+
 // Stats returns the counts since New or ResetStats.
 func (m *FS) Stats() Stats {
 	m.mu.Lock()
