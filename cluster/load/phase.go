@@ -141,10 +141,10 @@ func (r *run) watch(ctx context.Context, w watching, giveUp context.CancelCauseF
 			r.o.Progress(Progress{Phase: w.name, Messages: w.counted.Load(), Errors: failed, Elapsed: now.Sub(begin)})
 		}
 	})
-	return func() {
+	return sync.OnceFunc(func() {
 		close(quit)
 		done.Wait()
-	}
+	})
 }
 
 // fail counts messages that failed. A run that only fails is ended.

@@ -5,6 +5,7 @@ package load
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync/atomic"
 )
@@ -117,12 +118,12 @@ func (c *client) run(sends, calls context.Context, q *quota) {
 func (c *client) runAtRate(sends, calls context.Context, q *quota) {
 	every := 1e9 * float64(len(c.r.clients)) / c.r.spec.Rate
 	// The clients take turns; all at once would be bursts that nobody asked for.
-	first := float64(q.begin) + every*float64(c.i)/float64(len(c.r.clients))
+	first := every * float64(c.i) / float64(len(c.r.clients))
 	sleep := c.r.o.sleeper(sends)
 	defer sleep.close()
 	now, dirty := c.r.clock.now(), false
 	for k := 0; ; k++ {
-		at := int64(first + every*float64(k))
+		at := q.begin + int64(first+every*float64(k))
 		if at >= q.until || q.claim(1) == 0 {
 			break
 		}
@@ -159,15 +160,14 @@ func (c *client) runAtRate(sends, calls context.Context, q *quota) {
 // long at least.
 func (c *client) omit(at int64, every float64, q *quota) {
 	const steps = 10_000 // are enough for a distribution, however long the schedule is
-	left := float64(min(c.r.clock.now(), q.until)-at) / every
-	if left <= 0 {
+	waited := min(c.r.clock.now(), q.until) - at
+	if waited <= 0 {
 		return
 	}
-	c.unsent = int64(left) + 1
+	c.unsent = int64(math.Ceil(float64(waited) / every))
 	step := c.unsent/steps + 1
-	end := float64(at) + left*every
 	for k := int64(0); k < c.unsent; k += step {
-		waited, n := int64(end-float64(at)-every*float64(k)), int(min(step, c.unsent-k))
+		waited, n := waited-int64(every*float64(k)), int(min(step, c.unsent-k))
 		switch {
 		case c.r.spec.Workload == Fanout:
 			c.r.deliveries.of(c.i).record(waited, n*c.r.spec.Subscribers)

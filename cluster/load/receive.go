@@ -63,7 +63,7 @@ func (r *run) replay(ctx context.Context) (*Result, error) {
 	m := newMeter(r.o.ServerPID)
 	begin := r.clock.now()
 	watched := r.watch(ctx, watching{"replaying", &r.delivered, func() bool { return true }, []func(){m.look}}, giveUp)
-	defer func() { watched() }()
+	defer watched()
 	for i := range r.spec.Subscribers {
 		left := r.spec.Messages
 		if err := r.subscribe(reading, i, true, func([]byte) {
@@ -89,6 +89,7 @@ func (r *run) replay(ctx context.Context) (*Result, error) {
 		break
 	}
 	res := &Result{Seconds: float64(r.clock.now()-begin) / 1e9, Messages: r.delivered.Load(), Interrupted: ctx.Err() != nil}
+	watched()
 	res.Missing = r.spec.Messages*int64(r.spec.Subscribers) - res.Messages
 	r.finish(res, m)
 	if ended != nil && ctx.Err() == nil && (res.Messages == 0 || r.fatal.Load() != nil) {

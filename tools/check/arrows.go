@@ -37,6 +37,9 @@ var arrows = []arrow{
 	{"gateway", []string{"client", "wire"}},
 	{"cluster", []string{"wire", "router", "storage", "client", "broker", "controlplane", "console", "gateway"}},
 	{"cluster/history", nil},
+	{"cluster/load", nil}, // the same for all systems; adapters meet it, it meets none
+	{"cluster/load/margay", []string{"wire", "router", "client", "cluster"}},
+	{"cluster/load/disk", []string{"wire/batch", "storage", "cluster/load"}},
 	// level 3
 	{"cmd", []string{
 		"wire", "router", "storage", "client", "broker", "controlplane", "console", "gateway", "cluster", "examples/data",
