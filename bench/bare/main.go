@@ -82,11 +82,10 @@ func serving(ctx context.Context, args []string, in io.Reader, out io.Writer) (e
 
 func drive(ctx context.Context, args []string, out io.Writer) error {
 	fs := flag.NewFlagSet("drive", flag.ContinueOnError)
-	spec := load.Flags(fs, load.Pub)
+	spec := load.Flags(fs, "")
 	name := fs.String("transport", "quic", "quic or tls")
 	addr := fs.String("addr", "", "address of the server")
-	pid := fs.Int("server-pid", 0, "process of the server, to account for its CPU time")
-	fs.Bool("json", true, "for the likeness with other drivers: there is no other output")
+	pid := fs.Int("pid", 0, "process of the server, whose CPU and memory are accounted for")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func drive(ctx context.Context, args []string, out io.Writer) error {
 	fs.IntVar(&o.connections, "connections", 500, "with idle: how many")
 	fs.DurationVar(&o.duration, "duration", 2*time.Second, "how long to measure")
 	fs.DurationVar(&o.warmup, "warmup", 300*time.Millisecond, "how long to do the same before")
-	fs.IntVar(&o.pid, "server-pid", 0, "process of the server, to account for its CPU time")
+	fs.IntVar(&o.pid, "pid", 0, "process of the server, to account for its CPU time")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}

@@ -38,6 +38,12 @@ func (c Command) String() string {
 	return strings.Join(append(append([]string{}, c.Env...), c.Argv...), " ")
 }
 
+// ErrUnavailable is what a program has told by its exit code: what it needs is not installed on this machine.
+var ErrUnavailable = errors.New("not available here")
+
+// unavailable is that exit code (EX_UNAVAILABLE).
+const unavailable = 69
+
 // Ready is the first line that a server prints. Margay's own words for it are understood too.
 type Ready struct {
 	Addr    string `json:"addr"`
@@ -91,10 +97,15 @@ func Start(ctx context.Context, c Command) (*Server, error) {
 		if s.Addr == "" {
 			s.Addr = s.Address
 		}
-		s.PID = cmd.Process.Pid
+		if s.PID == 0 {
+			s.PID = cmd.Process.Pid // else it speaks for a process of its own
+		}
 		return s, nil
 	case <-s.exited:
 		err = fmt.Errorf("start %s: it ended: %s", c, stderr)
+		if cmd.ProcessState.ExitCode() == unavailable {
+			err = fmt.Errorf("%s: %w", stderr, ErrUnavailable)
+		}
 	case <-late.C:
 		err = fmt.Errorf("start %s: it said no address within %v: %s", c, startWithin, stderr)
 	case <-ctx.Done():

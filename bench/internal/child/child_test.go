@@ -4,6 +4,7 @@ package child
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,7 +14,7 @@ func shell(script string) Command { return Command{Argv: []string{"/bin/sh", "-c
 
 func TestServerSaysWhereItIsAndEnds(t *testing.T) {
 	for name, script := range map[string]string{
-		"with its input":     `trap "" TERM; echo '{"addr":"127.0.0.1:7","pid":1}'; while read line; do :; done`,
+		"with its input":     `trap "" TERM; echo '{"addr":"127.0.0.1:7","pid":'$$'}'; while read line; do :; done`,
 		"by signal":          `echo '{"address":"127.0.0.1:7","http":"http://x"}'; exec sleep 600 </dev/null`,
 		"after other output": `echo starting; echo '{"addr":"127.0.0.1:7"}'; read line`,
 	} {
@@ -36,7 +37,11 @@ func TestServerSaysWhereItIsAndEnds(t *testing.T) {
 
 func TestServerThatDoesNotStartSaysWhy(t *testing.T) {
 	_, err := Start(t.Context(), shell("echo 'no such disk' >&2; exit 3"))
-	if err == nil || !strings.Contains(err.Error(), "no such disk") {
+	if err == nil || !strings.Contains(err.Error(), "no such disk") || errors.Is(err, ErrUnavailable) {
+		t.Errorf("error %v", err)
+	}
+	_, err = Start(t.Context(), shell("echo 'no redis-server' >&2; exit 69"))
+	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "no redis-server") {
 		t.Errorf("error %v", err)
 	}
 }
