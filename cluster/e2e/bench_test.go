@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -60,50 +61,94 @@ func TestBenchOfANode(t *testing.T) {
 	}
 }
 
-// A bench without a node starts its own, accounts for it, and leaves nothing: also when it is interrupted, which ends it
-// with what it has.
-func TestBenchWithANodeOfItsOwn(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	bench := func(args ...string) (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) {
-		var out, errs bytes.Buffer
-		cmd := exec.CommandContext(within(t), process.Binary(t), append([]string{"bench", "pub", "--dir", dir, "--warmup", "0s"}, args...)...)
-		cmd.Env = append(os.Environ(), "MARGAY_CONTEXT=", "MARGAY_ADDRESS=")
-		cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &errs, time.Second
-		return cmd, &out, &errs
-	}
-	empty := func() {
-		t.Helper()
-		if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
-			t.Errorf("left behind: %v, %v", left, err)
-		}
-	}
-	cmd, out, errs := bench("--messages", "1000")
-	if err := cmd.Run(); err != nil || !strings.Contains(out.String(), "1,000 acknowledged") || !strings.Contains(out.String(), "CPU       server") {
-		t.Errorf("%v: %s%s", err, out, errs)
-	}
-	empty()
+// ownBench is `margay bench pub` with a node of its own below dir, not started yet.
+type ownBench struct {
+	cmd       *exec.Cmd
+	dir       string
+	out, errs bytes.Buffer
+}
 
-	cmd, out, errs = bench("--duration", "1h", "--json")
-	if err := cmd.Start(); err != nil {
+func newOwnBench(t *testing.T, args ...string) *ownBench {
+	t.Helper()
+	b := &ownBench{dir: t.TempDir()}
+	b.cmd = exec.CommandContext(within(t), process.Binary(t), append([]string{"bench", "pub", "--dir", b.dir, "--warmup", "0s"}, args...)...)
+	b.cmd.Env = append(os.Environ(), "MARGAY_CONTEXT=", "MARGAY_ADDRESS=")
+	b.cmd.Stdout, b.cmd.Stderr, b.cmd.WaitDelay = &b.out, &b.errs, time.Second
+	return b
+}
+
+// busy starts it and waits until messages are stored.
+func (b *ownBench) busy(t *testing.T) {
+	t.Helper()
+	if err := b.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "messages to be stored", func() bool {
-		segments, err := filepath.Glob(filepath.Join(dir, "*", "data", "shards", "*", "*", "*.seg"))
+		segments, err := filepath.Glob(filepath.Join(b.dir, "*", "data", "shards", "*", "*", "*.seg"))
 		if err != nil || len(segments) == 0 {
 			return false
 		}
 		info, err := os.Stat(segments[0])
 		return err == nil && info.Size() > 20_000
 	})
-	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+}
+
+func (b *ownBench) leftNothing(t *testing.T) {
+	t.Helper()
+	if left, err := os.ReadDir(b.dir); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// A bench without a node starts its own, accounts for it, and leaves nothing.
+func TestBenchWithANodeOfItsOwn(t *testing.T) {
+	t.Parallel()
+	b := newOwnBench(t, "--messages", "1000")
+	if err := b.cmd.Run(); err != nil || !strings.Contains(b.out.String(), "1,000 acknowledged") || !strings.Contains(b.out.String(), "CPU       server") {
+		t.Errorf("%v: %s%s", err, &b.out, &b.errs)
+	}
+	b.leftNothing(t)
+}
+
+// Ctrl-C ends a bench with what it has.
+func TestInterruptedBench(t *testing.T) {
+	t.Parallel()
+	b := newOwnBench(t, "--duration", "1h", "--json")
+	b.busy(t)
+	if err := b.cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); err != nil {
-		t.Fatalf("%v: %s%s", err, out, errs)
+	if err := b.cmd.Wait(); err != nil {
+		t.Fatalf("%v: %s%s", err, &b.out, &b.errs)
 	}
-	if r := benchResult(t, out.String()); !r.Interrupted || r.Messages == 0 || r.Missing != 0 || r.Server == nil || r.Server.RSS == 0 {
+	if r := benchResult(t, b.out.String()); !r.Interrupted || r.Messages == 0 || r.Missing != 0 || r.Server == nil || r.Server.RSS == 0 {
 		t.Errorf("%+v", r)
 	}
-	empty()
+	b.leftNothing(t)
+}
+
+// Figures of a node that died are none.
+func TestBenchWhoseNodeDies(t *testing.T) {
+	t.Parallel()
+	b := newOwnBench(t, "--duration", "1h")
+	b.busy(t)
+	locks, err := filepath.Glob(filepath.Join(b.dir, "*", "data", "LOCK"))
+	if err != nil || len(locks) != 1 {
+		t.Fatalf("%v, %v: want the one lock of the node", locks, err)
+	}
+	text, err := os.ReadFile(locks[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || pid == b.cmd.Process.Pid {
+		t.Fatalf("process %q: %v", text, err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.cmd.Wait(); err == nil || b.out.Len() > 0 || !strings.Contains(b.errs.String(), "ended by itself") {
+		t.Errorf("%v: %s%s: want an error that says so, and no figures", err, &b.out, &b.errs)
+	}
+	b.leftNothing(t)
 }

@@ -211,6 +211,9 @@ func (r *subscription) Close() error {
 	return nil
 }
 
+// Keep lets Close leave the stream alone: for one whose node is gone.
+func (s *System) Keep() { s.own = control.Stream{} }
+
 // Close closes what is open and deletes the stream if it was made for the run.
 func (s *System) Close() error {
 	s.mu.Lock()

@@ -21,40 +21,94 @@ import (
 
 const schemeTLS = "margay+tls://"
 
+// benchTarget is the node that is measured.
+type benchTarget struct {
+	cfg   margay.Config
+	pid   int
+	where string       // for a person
+	node  *child.Child // nil unless it was started for the run
+	place child.Place
+}
+
+// close ends what was started for the run.
+func (t *benchTarget) close() error {
+	if t.node != nil {
+		t.node.Stop()
+	}
+	if t.place.Dir == "" {
+		return nil
+	}
+	return os.RemoveAll(t.place.Dir)
+}
+
+// errNodeEnded is why a run ends whose own node does.
+var errNodeEnded = errors.New("the node that was started for the run ended by itself")
+
+// watch ends ctx when a node ends that was started for the run: clients would go on trying.
+func (t *benchTarget) watch(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	if t.node != nil {
+		go func() {
+			select {
+			case <-t.node.Exited():
+				cancel(errNodeEnded)
+			case <-ctx.Done():
+			}
+		}()
+	}
+	return ctx, func() { cancel(nil) }
+}
+
 // benchLoad runs a workload against a node and prints what came of it.
 func (a *app) benchLoad(ctx context.Context, f *benchFlags, args []string) (err error) {
-	cfg, pid, where, stop, err := a.benchServer(ctx, f)
+	t, err := a.benchTarget(ctx, f)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stop()) }()
+	defer func() { err = errors.Join(err, t.close()) }()
 	s := f.spec
+	cfg := t.cfg
 	cfg.Publishers, cfg.Shards, cfg.Fsync, cfg.Storage, cfg.Ack = s.Clients, s.Shards, f.fsync, f.storage, f.ack
 	// Room for the window, and for what each record takes beside its bytes.
 	cfg.BufferBytes = max(client.DefaultBufferBytes, 2*int64(s.InFlight)*int64(s.Size+256))
 	if len(args) > 0 {
 		cfg.Stream = args[0]
 	}
+	ctx, cancel := t.watch(ctx)
+	defer cancel()
+	res, err := a.benchStream(ctx, cfg, s, t)
+	if errors.Is(context.Cause(ctx), errNodeEnded) {
+		return fmt.Errorf("bench: %w%s", errNodeEnded, t.place.LastWords())
+	}
+	if res == nil {
+		return err
+	}
+	res.System = a.benchName(f, t.where, args)
+	printed := a.printBench(res, fmt.Sprintf("%.0f", res.Rate), func(b *strings.Builder) error { return load.Print(b, res) })
+	return errors.Join(printed, err, failedBench(res))
+}
+
+// benchStream makes or finds the stream, runs, and takes away what it made. There may be a result and an error: what was
+// made is still there.
+func (a *app) benchStream(ctx context.Context, cfg margay.Config, s *load.Spec, t *benchTarget) (res *load.Result, err error) {
 	open, cancel := context.WithTimeout(ctx, a.global.timeout)
 	defer cancel()
 	sys, err := margay.Open(open, cfg)
 	if err != nil {
+		err = exit.NoAnswer(err, t.where)
 		if cfg.Stream != "" {
-			return aboutStream(exit.NoAnswer(err, where), cfg.Stream)
+			err = aboutStream(err, cfg.Stream)
 		}
-		return exit.NoAnswer(err, where)
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, sys.Close()) }()
+	defer func() {
+		if errors.Is(context.Cause(ctx), errNodeEnded) {
+			sys.Keep()
+		}
+		err = errors.Join(err, sys.Close())
+	}()
 	s.Shards = sys.Shards()
-	res, err := a.benchRun(ctx, sys, *s, pid)
-	if err != nil {
-		return err
-	}
-	res.System = a.benchName(f, where, args)
-	if err := a.printBench(res, fmt.Sprintf("%.0f", res.Rate), func(b *strings.Builder) error { return load.Print(b, res) }); err != nil {
-		return err
-	}
-	return failedBench(res)
+	return a.benchRun(ctx, sys, *s, t.pid)
 }
 
 func (a *app) benchRun(ctx context.Context, sys load.System, s load.Spec, pid int) (*load.Result, error) {
@@ -118,8 +172,8 @@ func failedBench(r *load.Result) error {
 	}
 }
 
-// benchServer finds the node, or starts one. Where names it to a person; stop ends what was started.
-func (a *app) benchServer(ctx context.Context, f *benchFlags) (cfg margay.Config, pid int, where string, stop func() error, err error) {
+// benchTarget finds the node, or starts one.
+func (a *app) benchTarget(ctx context.Context, f *benchFlags) (*benchTarget, error) {
 	addressScheme := scheme
 	if f.transport == transportTLS {
 		addressScheme = schemeTLS
@@ -127,43 +181,45 @@ func (a *app) benchServer(ctx context.Context, f *benchFlags) (cfg margay.Config
 	if f.server == serverContext {
 		t, err := a.target()
 		if err != nil {
-			return cfg, 0, "", nil, err
+			return nil, err
 		}
-		cfg = margay.Config{Context: t.Context, Address: addressScheme + strings.Join(t.Addresses, ","), Token: t.token}
-		return cfg, f.serverPID, cfg.Address, func() error { return nil }, nil
+		cfg := margay.Config{Context: t.Context, Address: addressScheme + strings.Join(t.Addresses, ","), Token: t.token}
+		return &benchTarget{cfg: cfg, pid: f.serverPID, where: cfg.Address}, nil
 	}
-	node, k, stop, err := a.benchNode(ctx, f.dir)
+	t, err := a.benchNode(ctx, f.dir)
 	if err != nil {
-		return cfg, 0, "", nil, err
+		return nil, err
 	}
-	cfg = margay.Config{Context: *k, Address: addressScheme + strings.Join(k.Addresses, ",")}
-	return cfg, node.PID, "a node of its own", stop, nil
+	t.cfg.Address = addressScheme + strings.Join(t.cfg.Context.Addresses, ",")
+	return t, nil
 }
 
 // benchNode starts a node for the run.
-func (a *app) benchNode(ctx context.Context, parent string) (node *child.Child, k *control.Context, stop func() error, err error) {
+func (a *app) benchNode(ctx context.Context, parent string) (t *benchTarget, err error) {
 	if a.Executable == "" {
-		return nil, nil, nil, errors.New("bench: the path of this binary is not known, so it cannot be started as a node; use --server context")
+		return nil, errors.New("bench: the path of this binary is not known, so it cannot be started as a node; use --server context")
 	}
 	dir, err := os.MkdirTemp(parent, "margay-bench-")
 	if err != nil {
-		return nil, nil, nil, exit.Misuse("--dir: %w", err)
+		return nil, exit.Misuse("--dir: %w", err)
 	}
-	clean := func() error { return os.RemoveAll(dir) }
+	t = &benchTarget{where: "a node of its own", place: child.Place{Dir: dir}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("bench: %w", err), t.close())
+		}
+	}()
 	a.warnVolatile(dir)
-	node, err = child.Start(ctx, a.Executable, child.Place{Dir: dir}, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+	if t.node, err = child.Start(ctx, a.Executable, t.place, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"); err != nil {
+		return nil, err
+	}
+	k, err := control.LoadContext(t.place.Context())
 	if err != nil {
-		return nil, nil, nil, errors.Join(fmt.Errorf("bench: %w", err), clean())
+		return nil, err
 	}
-	stop = func() error {
-		node.Stop()
-		return clean()
-	}
-	if k, err = control.LoadContext(child.Place{Dir: dir}.Context()); err != nil {
-		return nil, nil, nil, errors.Join(fmt.Errorf("bench: %w", err), stop())
-	}
-	a.Note("a node of its own is process %d, in %s until the end; --server context measures that of your context", node.PID, dir)
-	return node, k, stop, nil
+	t.cfg.Context, t.pid = *k, t.node.PID
+	a.Note("a node of its own is process %d, in %s until the end; --server context measures that of your context", t.pid, dir)
+	return t, nil
 }
 
 func (a *app) warnVolatile(dir string) {
