@@ -24,12 +24,16 @@ type checker struct {
 	attempts []attempt
 	readers  []*reader
 	audits   []audit
+	cuts     []cut
+	cursors  []cursorEvent
+	starts   []startEvent
 
 	seen   map[place]sighting // the first sighting of each place
 	order  []place            // the keys of seen in order of first sighting: reports must not depend on map order
 	where  map[Digest][]place // every place where a digest was seen, in order of sighting
 	writer map[Digest]*attempt
 	holder map[place]*attempt // the attempt that was acknowledged with a place
+	lost   []sighting         // of what a log was allowed to lose since
 
 	found []Violation
 }
@@ -49,6 +53,9 @@ func (c *checker) check() []Violation {
 	c.checkGenerations()
 	c.checkProducerOrder()
 	c.checkShardOrder()
+	c.checkConditions()
+	c.checkCursors()
+	c.checkStarts()
 	return c.found
 }
 
@@ -63,6 +70,9 @@ func (c *checker) gather() {
 	c.holder = make(map[place]*attempt, len(c.attempts))
 	for i := range c.attempts {
 		a := &c.attempts[i]
+		if c.dead(a.Shard, a.Offset, a.Generation) {
+			a.Weak = true // its log was allowed to lose it
+		}
 		if at := (place{a.Shard, a.Offset}); a.binding() {
 			if other, ok := c.holder[at]; ok {
 				c.report(Clash, a.Shard, a.Offset, "%s and %s", other, a)
@@ -90,6 +100,10 @@ func (c *checker) gather() {
 
 func (c *checker) sight(name string, r Record) {
 	at := place{r.Shard, r.Offset}
+	if c.dead(r.Shard, r.Offset, r.Generation) {
+		c.lost = append(c.lost, sighting{Record: r, reader: name})
+		return
+	}
 	first, ok := c.seen[at]
 	if !ok {
 		c.seen[at] = sighting{Record: r, reader: name}
@@ -146,6 +160,7 @@ func (c *checker) checkOrigins() {
 			c.report(Altered, r.Shard, r.Offset, "reader %s got key %q, %s wrote it", r.reader, r.Key, a)
 		}
 	}
+	c.checkLostOrigins()
 }
 
 // checkAudit demands that the audit got each offset of its range, and that nobody ever got one beyond its end.
@@ -198,6 +213,8 @@ func (c *checker) checkAttempt(a *attempt) {
 		return
 	case a.binding():
 		c.checkAcked(a, places)
+	case a.Outcome == Acked && a.Somewhere:
+		c.checkSomewhere(a, places)
 	}
 	if len(places) > 1 && !a.MayRepeat {
 		c.report(Twice, places[1].shard, places[1].offset, "%s is stored at %v", a, offsets(places))
@@ -319,7 +336,7 @@ func (c *checker) placeOf(a *attempt) (place, bool) {
 }
 
 // binding says that the answer promised a place.
-func (a *attempt) binding() bool { return a.Outcome == Acked && !a.Weak }
+func (a *attempt) binding() bool { return a.Outcome == Acked && !a.Weak && !a.Somewhere }
 
 func (a *attempt) String() string {
 	s := fmt.Sprintf("%s of key %q by %s, answered %s", cmp.Or(a.Op, "attempt"), a.Key, cmp.Or(a.Client, "a client"), a.Outcome)

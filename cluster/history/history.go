@@ -72,7 +72,15 @@ type Attempt struct {
 	Digest   Digest
 	// MayRepeat says that the client retried without idempotence, so that one attempt may be stored more than once.
 	MayRepeat bool
+	// If makes the attempt conditional: Version is what the key was to have, one above the offset of its newest record, 0
+	// for none.
+	If *Version
+	// Tombstone says that the record leaves its key without a version.
+	Tombstone bool
 }
+
+// Version of a key.
+type Version uint64
 
 // Answer is how an attempt ended.
 type Answer struct {
@@ -85,6 +93,10 @@ type Answer struct {
 	// Weak says that the answer promised less than the faults of this run ask for (not flushed, not committed): the
 	// record may be lost, and its offset given to another.
 	Weak bool
+	// Somewhere says that the answer promised the record without saying where; Shard is read, Offset is not.
+	Somewhere bool
+	// Have is the version that the key was said to have, of a conditional attempt that was refused for it.
+	Have *Version
 }
 
 // Record is what a reader got.
@@ -93,6 +105,9 @@ type Record struct {
 	Offset uint64
 	Key    string
 	Digest Digest
+	// Generation at which it was appended; 0: not known. It tells apart what a loss that was allowed has given an offset
+	// to, before and after.
+	Generation uint64
 }
 
 // ID names an attempt of one Recorder.
@@ -107,6 +122,9 @@ type Recorder struct {
 	readers  []*reader // in order of first mention, so that two checks of one history report alike
 	byName   map[string]*reader
 	audits   []audit
+	cuts     []cut
+	cursors  []cursorEvent
+	starts   []startEvent
 }
 
 type attempt struct {
@@ -213,7 +231,10 @@ func (r *Recorder) Counts() (byOutcome map[Outcome]int, reads int) {
 // Check returns every violation that the history shows so far, none if it keeps every promise.
 func (r *Recorder) Check() []Violation {
 	r.mu.Lock()
-	c := checker{attempts: slices.Clone(r.attempts), audits: slices.Clone(r.audits)}
+	c := checker{
+		attempts: slices.Clone(r.attempts), audits: slices.Clone(r.audits), cuts: slices.Clone(r.cuts),
+		cursors: slices.Clone(r.cursors), starts: slices.Clone(r.starts),
+	}
 	for _, rd := range r.readers {
 		c.readers = append(c.readers, &reader{name: rd.name, filtered: rd.filtered, events: slices.Clip(rd.events)})
 	}

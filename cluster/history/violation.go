@@ -35,6 +35,13 @@ const (
 	Skipped
 	// Repeated: a reader got an offset again, or was told of a gap that it had been led past.
 	Repeated
+	// Condition: a conditional attempt was stored on another version than it asked for, or was refused for a version that
+	// its key cannot have had.
+	Condition
+	// CursorBack: a cursor was found behind a place that was committed and acknowledged, or beyond any that was asked for.
+	CursorBack
+	// StartBack: a log began below where it was said to begin before.
+	StartBack
 	// Unusable: the history itself cannot be judged.
 	Unusable
 )
@@ -54,6 +61,9 @@ var kinds = [...]struct{ name, guarantee string }{
 	GenerationOrder: {"generation order", "S1"},
 	Skipped:         {"skipped", "S5"},
 	Repeated:        {"repeated", "S5"},
+	Condition:       {"condition", "R16"},
+	CursorBack:      {"cursor back", "R13"},
+	StartBack:       {"start back", "R19"},
 	Unusable:        {"unusable history", ""},
 }
 

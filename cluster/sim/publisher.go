@@ -1,0 +1,486 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"margay.dev/broker/shard"
+	"margay.dev/client/simulate"
+	"margay.dev/cluster/history"
+	"margay.dev/wire"
+	"margay.dev/wire/batch"
+	"margay.dev/wire/code"
+	"margay.dev/wire/control"
+)
+
+// How a publisher makes sure that a record is stored once.
+type mode uint8
+
+const (
+	idempotent mode = iota
+	named
+	anonymous
+	deduped
+	conditional
+)
+
+var modes = []string{"publisher", "named", "anonymous", "dedup", "conditional"}
+
+const (
+	lineWindow      = 4
+	deliveryTimeout = 2500 * time.Millisecond
+	answerWait      = 1200 * time.Millisecond
+	answerMargin    = 200 * time.Millisecond
+)
+
+// outgoing is a batch on its way, and what the history knows of its records.
+type outgoing struct {
+	records    []batch.Record
+	ids        []history.ID
+	conditions []wire.Condition
+	level      wire.Ack
+	tries      int
+	unknown    bool // an earlier try may have stored it
+}
+
+// publisher is one client's publisher: the client's core, and what its goroutine does around it.
+type publisher struct {
+	w      *world
+	plan   *logPlan
+	mode   mode
+	name   string
+	id     uint64 // of a named one
+	line   *simulate.Line[*outgoing]
+	conn   *conn
+	retry  time.Duration // no connection before
+	timer  int
+	ledger *keys // what it knows of versions, when it is conditional
+	chain  *chain
+}
+
+func newPublisher(w *world, l *logPlan, m mode, n int) *publisher {
+	p := &publisher{w: w, plan: l, mode: m, name: fmt.Sprintf("%s of %s %d", modes[m], l.Name, n)}
+	switch m {
+	case named:
+		p.id = w.rng.Uint64() | 1
+		p.chain = &chain{p: p}
+	case conditional:
+		p.ledger = newKeys(p)
+	default:
+	}
+	p.line = simulate.NewLine[*outgoing](p.config())
+	return p
+}
+
+func (p *publisher) String() string { return p.name }
+
+func (p *publisher) config() simulate.Config {
+	cfg := simulate.Config{
+		Window: lineWindow, AnswerWait: answerWait, Margin: answerMargin,
+		Wait: func(n int) time.Duration { return p.w.between(time.Millisecond, time.Duration(n)*10*time.Millisecond) },
+	}
+	switch p.mode {
+	case idempotent, conditional:
+		cfg.NewID = func() uint64 { return p.w.rng.Uint64() | 1 }
+	case named:
+		cfg.Named = p.id
+	default:
+	}
+	return cfg
+}
+
+func (p *publisher) start() { p.later(p.w.between(0, 30*time.Millisecond), p.produce) }
+
+func (p *publisher) done() bool {
+	return p.line.Len() == 0 && (p.chain == nil || !p.chain.asking)
+}
+
+func (p *publisher) later(d time.Duration, run func()) { p.w.after(d, p.name, always, run) }
+
+// produce publishes something, and plans when to do so again.
+func (p *publisher) produce() {
+	if p.w.calm {
+		return
+	}
+	pace := 60 * time.Millisecond
+	if p.mode == conditional {
+		pace = 30 * time.Millisecond
+	}
+	p.later(p.w.between(time.Millisecond, pace), p.produce)
+	if p.line.Len() > 20 {
+		return
+	}
+	switch p.mode {
+	case named:
+		p.chain.more()
+	case conditional:
+		if p.line.Len() == 0 {
+			p.push(p.ledger.next())
+		}
+	case deduped:
+		p.push(p.compose(1, true))
+	default:
+		p.push(p.compose(1+p.w.rng.IntN(4), false))
+	}
+}
+
+// compose makes a batch of so many records.
+func (p *publisher) compose(n int, dedup bool) *outgoing {
+	o := &outgoing{level: p.level()}
+	for range n {
+		r := p.record(fmt.Sprintf("%s/%d", p.name, p.w.rng.IntN(3)))
+		if dedup {
+			r.Headers = []batch.Header{{Key: batch.DedupHeader, Value: fmt.Appendf(nil, "%x", p.w.rng.Uint64())}}
+		}
+		o.add(p, r, history.Attempt{})
+	}
+	return o
+}
+
+// record makes a record that no other equals.
+func (p *publisher) record(key string) batch.Record {
+	size := 8 + p.w.rng.IntN(200)
+	if p.w.chance(20) {
+		size = 3000
+	}
+	value := make([]byte, 0, size+16)
+	value = fmt.Appendf(value, "%016x", p.w.unique())
+	for len(value) < size {
+		value = append(value, byte(p.w.rng.Uint32()))
+	}
+	return batch.Record{Key: []byte(key), Value: value, Timestamp: p.w.wall().UnixMicro()}
+}
+
+func (o *outgoing) add(p *publisher, r batch.Record, a history.Attempt) {
+	a.Client, a.Op, a.Key, a.Digest = p.name, "publish", string(r.Key), history.Sum(r.Key, r.Value)
+	if p.mode != deduped && p.mode != anonymous { // theirs are not sent again in order
+		a.Producer = p.name
+	}
+	o.records = append(o.records, r)
+	o.ids = append(o.ids, p.w.history.Begin(a))
+}
+
+func (p *publisher) level() wire.Ack {
+	if p.plan.MinAck != control.AckNone {
+		return wire.AckDefault
+	}
+	return oneOf(p.w.rng, wire.AckDefault, wire.AckNone, wire.AckLeader)
+}
+
+// push gives a batch to the line.
+func (p *publisher) push(o *outgoing) {
+	p.line.Push(&simulate.Item[*outgoing]{Value: o, Deadline: p.w.clock().Add(deliveryTimeout), Elsewhere: p.mode == deduped})
+	p.step()
+}
+
+// step is one round of the client's publish lane.
+func (p *publisher) step() {
+	now := p.w.clock()
+	p.line.Written(now)
+	p.line.Expire(now, "")
+	p.finish(nil)
+	if p.line.Overdue(now) && p.conn != nil {
+		c := p.conn
+		c.leave()
+		p.broken(c)
+		return
+	}
+	if p.conn == nil && p.line.Len() > 0 && p.w.now >= p.retry {
+		if p.conn = p.w.dial(p); p.conn != nil {
+			p.line.Up()
+		} else {
+			p.retry = p.w.now + p.w.between(5*time.Millisecond, 50*time.Millisecond)
+		}
+	}
+	for p.conn != nil {
+		it, ok := p.line.Take(now)
+		if !ok {
+			break
+		}
+		p.send(it, now)
+	}
+	p.sleep(now)
+}
+
+// send writes one batch.
+func (p *publisher) send(it *simulate.Item[*outgoing], now time.Time) {
+	b := batch.NewBuilder(batch.Limits{})
+	for _, r := range it.Value.records {
+		if err := b.Add(r); err != nil {
+			p.w.violate("build: %v", err)
+			return
+		}
+	}
+	encoded, err := b.Build(it.ID, it.Sequence, batch.None)
+	if err != nil {
+		p.w.violate("build: %v", err)
+		return
+	}
+	wait := min(it.Deadline.Sub(now), answerWait)
+	f := &wire.Publish{
+		Log: p.plan.ID, Previous: it.Previous, Ack: it.Value.level, TimeoutMs: uint32(max(wait.Milliseconds(), 1)),
+		Conditions: it.Value.conditions, Batch: encoded,
+	}
+	frame := wire.AppendFrame(nil, it.Ticket, f)
+	c := p.conn
+	c.toBroker(len(frame), func() { c.publish(frame) })
+}
+
+// sleep plans the next step without an event.
+func (p *publisher) sleep(now time.Time) {
+	at, ok := p.line.Wake(now.Add(-1))
+	if p.conn == nil && p.line.Len() > 0 {
+		if again := epoch.Add(p.retry); !ok || again.Before(at) {
+			at, ok = again, true
+		}
+	}
+	if !ok {
+		return
+	}
+	p.timer++
+	n := p.timer
+	p.later(max(at.Sub(now), time.Microsecond), func() {
+		if n == p.timer {
+			p.step()
+		}
+	})
+}
+
+// receive takes an answer.
+func (p *publisher) receive(c *conn, frame []byte) {
+	if c != p.conn {
+		return
+	}
+	h, body := split(frame)
+	switch h.Type {
+	case wire.TypePublished:
+		var f wire.Published
+		if err := f.Parse(body); err != nil {
+			p.w.violate("answer: %v", err)
+			return
+		}
+		p.line.Stored(h.Corr, f.Reached.Has(wire.ReachedDuplicate))
+		p.finish(&f)
+	case wire.TypeError:
+		var f wire.Error
+		if err := f.Parse(body); err != nil {
+			p.w.violate("answer: %v", err)
+			return
+		}
+		if p.line.Failed(h.Corr, f.Err(), p.w.clock()) && p.plan.durable() && p.plan.MinAck != control.AckNone {
+			p.w.violate("S7 %s: the shard has lost what it had acknowledged: %s", p.name, f.Message)
+		}
+		p.finish(nil)
+	default:
+		p.w.violate("a publisher was sent %s", h.Type)
+	}
+	p.step()
+}
+
+func (p *publisher) broken(c *conn) {
+	if c != p.conn {
+		return
+	}
+	p.conn = nil
+	p.retry = p.w.now + p.w.between(time.Millisecond, 30*time.Millisecond)
+	p.line.Lost()
+	p.finish(nil)
+	p.step()
+}
+
+// finish tells the history of what is done.
+func (p *publisher) finish(f *wire.Published) {
+	for _, d := range p.line.Finished() {
+		o := d.Item.Value
+		if p.mode == deduped && p.retryDedup(o, d.Err) {
+			continue
+		}
+		for i, id := range o.ids {
+			p.w.history.End(id, p.answer(o, f, d.Err, i))
+		}
+		if d.Err == nil {
+			p.w.acked += len(o.ids)
+		}
+		switch p.mode {
+		case conditional:
+			p.ledger.learn(o, f, d.Err)
+		case named:
+			p.chain.learn(d.Item.Sequence, f, d.Err)
+		default:
+		}
+	}
+	if p.chain != nil {
+		p.chain.check()
+	}
+}
+
+// retryDedup sends a record with a dedup id again until it is known to be stored: whoever it is that does so.
+func (p *publisher) retryDedup(o *outgoing, err *code.Error) bool {
+	o.unknown = o.unknown || err != nil && err.Class == code.ClassUnknown
+	if err == nil || o.tries >= 6 {
+		return false
+	}
+	o.tries++
+	p.later(p.w.between(time.Millisecond, 200*time.Millisecond), func() { p.push(o) })
+	return true
+}
+
+func (p *publisher) answer(o *outgoing, f *wire.Published, err *code.Error, i int) history.Answer {
+	a := history.Answer{Shard: p.plan.shard}
+	switch {
+	case err == nil && f != nil:
+		a.Outcome, a.Offset, a.Generation = history.Acked, f.BaseOffset+uint64(i), f.Generation
+		a.Duplicate, a.Weak = f.Reached.Has(wire.ReachedDuplicate), !f.Reached.Has(wire.ReachedCommitted)
+	case err == nil || err.Class == code.ClassUnknown || o.unknown:
+		a.Outcome = history.Unknown
+	case err.Class == code.ClassRefused:
+		a.Outcome = history.Refused
+	default:
+		a.Outcome = history.Fatal
+	}
+	if err != nil && err.Code == code.Conflict && a.Outcome == history.Fatal {
+		if have, ok := err.Details.Get(code.DetailLatest); ok {
+			v := history.Version(have)
+			a.Have = &v
+		}
+	}
+	return a
+}
+
+// keys is what a conditional publisher knows of a few keys that it shares with others.
+type keys struct {
+	p       *publisher
+	version map[string]uint64
+}
+
+func newKeys(p *publisher) *keys { return &keys{p: p, version: map[string]uint64{}} }
+
+func (k *keys) next() *outgoing {
+	p := k.p
+	key := fmt.Sprintf("shared/%d", p.w.rng.IntN(3))
+	r := p.record(key)
+	o := &outgoing{level: wire.AckDefault, conditions: []wire.Condition{{Version: k.version[key]}}}
+	v := history.Version(k.version[key])
+	o.add(p, r, history.Attempt{If: &v})
+	return o
+}
+
+// learn takes the version that an answer tells.
+func (k *keys) learn(o *outgoing, f *wire.Published, err *code.Error) {
+	key := string(o.records[0].Key)
+	switch {
+	case err == nil && f != nil:
+		k.version[key] = f.BaseOffset + 1
+	case err != nil && err.Code == code.Conflict:
+		if have, ok := err.Details.Get(code.DetailLatest); ok {
+			k.version[key] = have
+		}
+	}
+}
+
+// chain is what a named publisher is to publish, in order, whatever interrupts it.
+type chain struct {
+	p      *publisher
+	list   []*outgoing // of sequences from 1 on
+	pushed int
+	known  uint64 // the last sequence that was acknowledged
+	asking bool
+	again  bool // the line is to begin anew
+}
+
+func (x *chain) more() {
+	x.list = append(x.list, x.p.compose(1, false))
+	if x.p.w.chance(40) {
+		x.again = true // the process ends, and another goes on
+	}
+	x.check()
+	x.feed()
+}
+
+func (x *chain) feed() {
+	if x.asking || x.again {
+		return
+	}
+	for x.pushed < len(x.list) && x.p.line.Broken() == nil {
+		x.pushed++
+		x.p.line.Push(&simulate.Item[*outgoing]{
+			Value: x.list[x.pushed-1], Sequence: uint64(x.pushed), Deadline: x.p.w.clock().Add(deliveryTimeout),
+		})
+	}
+	x.p.step()
+}
+
+func (x *chain) learn(seq uint64, f *wire.Published, err *code.Error) {
+	if err == nil && f != nil && f.Reached.Has(wire.ReachedCommitted) {
+		x.known = max(x.known, seq)
+	}
+}
+
+// check begins anew when the line has ended: it asks the shard how far it got.
+func (x *chain) check() {
+	if x.asking || !x.again && x.p.line.Broken() == nil {
+		return
+	}
+	x.asking, x.again = true, false
+	if c := x.p.conn; c != nil {
+		c.leave()
+		x.p.conn = nil
+		x.p.line.Lost()
+	}
+	x.p.line.Abort(code.Closed, "the process ended")
+	x.p.finish(nil)
+	x.p.line = simulate.NewLine[*outgoing](x.p.config())
+	x.ask()
+}
+
+func (x *chain) ask() {
+	p := x.p
+	c := p.w.dial(x)
+	if c == nil {
+		p.later(20*time.Millisecond, x.ask)
+		return
+	}
+	answered := false
+	c.toBroker(64, func() {
+		s, refused := c.proc.led(p.plan.ID)
+		if refused != nil {
+			return // a question without an answer is asked again
+		}
+		c.proc.whenIdle(s, func() {
+			_ = s.Ask(context.Background(), func(core *shard.Core) {
+				last, _, _ := core.ProducerLast(p.id)
+				c.toClientRun(64, func() { answered = true; c.leave(); x.goOn(last) })
+			})
+		})
+	})
+	p.later(300*time.Millisecond, func() {
+		if !answered {
+			c.leave()
+			x.ask()
+		}
+	})
+}
+
+// goOn publishes what the shard does not have.
+func (x *chain) goOn(last uint64) {
+	if !x.asking {
+		return
+	}
+	x.asking = false
+	p := x.p
+	if last < x.known && p.plan.durable() && p.plan.MinAck != control.AckNone {
+		p.w.violate("R18 %s: the shard knows sequence %d, and has acknowledged %d", p.name, last, x.known)
+	}
+	if last > uint64(len(x.list)) {
+		p.w.violate("R18 %s: the shard knows sequence %d of %d", p.name, last, len(x.list))
+		return
+	}
+	x.pushed = int(last)
+	x.feed()
+}
+
+func (x *chain) receive(*conn, []byte) {}
+func (x *chain) broken(*conn)          {}
