@@ -124,6 +124,7 @@ func (l *Disk) extend(batches []batch.Batch, c segment.Cursor, complete bool) er
 	if err != nil {
 		return l.unwrite(s, err)
 	}
+	l.zeroAhead(s, end, end-s.Size)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.advance(s, batches, c, complete, end)
@@ -154,16 +155,20 @@ func sizeOf(batches []batch.Batch) int64 {
 }
 
 // reserve asks for blocks ahead of the end without moving it, so that a flush has no size to write but that of the data.
-func (l *Disk) reserve(s *seg, end int64) {
+// It says whether they are there.
+func (l *Disk) reserve(s *seg, end int64) bool {
 	if end <= s.reserved {
-		return
+		return end <= s.granted
 	}
 	step := min(max(minReserve, s.reserved), maxReserve)
 	to := max(end, min(s.reserved+step, l.o.SegmentBytes))
 	s.reserved = to
 	if err := s.h.file.Preallocate(to); err != nil {
 		l.log.Debug("no space is reserved", "file", segment.Name(s.Base), "bytes", to, "error", err) // the write will tell
+		return false
 	}
+	s.granted = to
+	return true
 }
 
 // write puts prefix and batches at pos and returns the position behind them. One batch alone is written from where it
@@ -214,7 +219,7 @@ func writeAt(f vfs.File, p []byte, pos int64) (int64, error) {
 func (l *Disk) unwrite(s *seg, cause error) error {
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
-	s.reserved = s.Size
+	s.reserved, s.granted, s.zeroed = s.Size, 0, 0
 	if err := s.h.file.Truncate(s.Size); err != nil {
 		return l.poisonWith(errors.Join(cause, fmt.Errorf("cut what was written: %w", err)))
 	}

@@ -153,7 +153,7 @@ func (l *Disk) cutInto(s *seg, behind []*seg, length uint64) (err error) {
 // adopt makes a scanned segment the one that is written to. It needs mu.
 func (l *Disk) adopt(s *seg, scan segment.Scan, h *handle) {
 	s.Summary, s.checkpoint, s.sparse = scan.Summary, scan.CheckpointEnd, scan.Sparse
-	s.h, s.reserved = h, scan.Summary.Size
+	s.h, s.reserved, s.granted, s.zeroed = h, scan.Summary.Size, 0, 0
 	l.cursor = scan.Cursor
 }
 

@@ -52,7 +52,9 @@ type seg struct {
 	h        *handle
 	sparse   segment.Sparse
 	linked   bool  // its name is durable
-	reserved int64 // bytes preallocated
+	reserved int64 // bytes that were to be preallocated
+	granted  int64 // bytes that were
+	zeroed   int64 // where the zeros end that were written ahead of the end; below Size there are none
 }
 
 var _ Log = (*Disk)(nil)
@@ -219,9 +221,9 @@ func (l *Disk) Close() error {
 	return nil
 }
 
-// trim gives back what was reserved behind the end of a segment that takes no more batches.
+// trim gives back what was reserved and zeroed behind the end of a segment that takes no more batches.
 func (l *Disk) trim(s *seg) {
-	if s.reserved <= s.Size {
+	if max(s.reserved, s.zeroed) <= s.Size {
 		return
 	}
 	if err := s.h.file.Truncate(s.Size); err != nil {

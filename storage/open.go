@@ -338,7 +338,7 @@ func (r *opening) sealedSegment(base, next, nextOffset uint64) (segment.Summary,
 	}
 	defer func() { _ = f.Close() }() // nothing is written through it
 	if s, last, err := r.l.loadSummary(base); err == nil {
-		if s.Size == size && s.Next == next && s.NextOffset == nextOffset && r.current(f, s, last) {
+		if endsAt(f, size, s.Size) && s.Next == next && s.NextOffset == nextOffset && r.current(f, s, last) {
 			return s, nil
 		}
 	}
@@ -362,8 +362,18 @@ func (r *opening) sealedSegment(base, next, nextOffset uint64) (segment.Summary,
 	return scan.Summary, nil
 }
 
+// endsAt reports whether a segment file ends at a position: zeros behind it were written ahead, and the power went before
+// they were cut off.
+func endsAt(f vfs.File, size, end int64) bool {
+	if size <= end {
+		return size == end
+	}
+	zero, err := segment.NewWindow(f, size, walkChunk).Zero(end)
+	return zero && err == nil
+}
+
 // current reports whether an index is that of the segment as it is now: the header of the file and the last batch that the
-// index names are there, and that batch ends the file. A batch of one sequence and generation has one history before it.
+// index names are there, and that batch ends what it describes. A batch of one sequence and generation has one history before it.
 func (r *opening) current(f vfs.File, s segment.Summary, last segment.Entry) bool {
 	w := segment.NewWindow(f, s.Size, 1)
 	b, err := w.Bytes(0, segment.HeaderSize)

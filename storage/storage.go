@@ -106,6 +106,9 @@ type Options struct {
 	// SegmentBytes is about how large the log's owner lets a segment grow before it begins another. The log uses it for
 	// one thing only: to reserve no more than that. Default 256 MiB; less than 4 KiB is refused.
 	SegmentBytes int64
+	// ZeroAhead has zeros written behind the end, so that the flush of a small append takes less. It is for a log whose
+	// appends are each flushed; for another it is work for nothing.
+	ZeroAhead bool
 	// MemoryBytes bounds a Memory log. Default 64 MiB.
 	MemoryBytes int64
 	// CutTo, when opening after a failed flush, is the length that was known to be flushed. Nothing behind it is read:

@@ -25,7 +25,7 @@ func (h *Host) openShard(ref Ref, l *control.Log, generation uint64, cut *uint64
 		wake: make(chan struct{}, 1), stopped: make(chan struct{}), quit: make(chan struct{}),
 		opts: storage.Options{
 			FS: h.cfg.FS, Dir: h.cfg.Dir.ShardDir(ref.Log, ref.Shard), ID: ref.Log, Shard: ref.Shard,
-			CutTo: cut, Files: h.files, SegmentBytes: l.SegmentSize(), Logger: h.log.With("name", l.FullName()),
+			ZeroAhead: l.Fsync == control.FsyncAlways, CutTo: cut, Files: h.files, SegmentBytes: l.SegmentSize(), Logger: h.log.With("name", l.FullName()),
 		},
 		interval: l.FsyncInterval,
 	}

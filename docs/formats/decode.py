@@ -412,6 +412,10 @@ def read_segment(raw):
     while pos < len(raw):
         batch = stored_at(raw, pos)
         if batch is None or not tail.accepts(batch):
+            if not any(raw[pos:]):
+                out["unwritten"] = len(raw) - pos
+                pos = len(raw)
+                break
             # Nothing is read of the offset of a segment's first batch: the control batch behind it has the same.
             out["damage"] = {"position": pos, "sequence": tail.sequence, "offset": tail.offset or 0}
             break

@@ -25,8 +25,9 @@ type Scan struct {
 	Flushed       uint64 // the highest flushed length that a batch of the run tells
 	Sparse        Sparse
 
-	Damage *Damage // why the run ends before the file does; nil when it does not
-	Beyond Beyond  // what was found behind the damage
+	Unwritten int64   // zeros behind the run, up to the end of the file: room that was made for batches that never came
+	Damage    *Damage // why the run ends before the file or its zeros do; nil when it does not
+	Beyond    Beyond  // what was found behind the damage
 }
 
 // Damage is where a run ends early.
@@ -111,8 +112,16 @@ func (s *scanner) run() error {
 			return err
 		}
 		if fault != nil {
+			unwritten, err := s.w.Zero(pos)
+			if unwritten {
+				s.out.Unwritten = s.out.Size - pos
+				return nil
+			}
+			if err != nil {
+				return err
+			}
 			s.out.Damage = &Damage{Position: pos, Sequence: s.out.Cursor.Sequence, Offset: s.out.Cursor.Offset, Err: fault}
-			return nil //nolint:nilerr // damage is a fact, not an error
+			return nil // damage is a fact, not an error
 		}
 		s.take(b, pos)
 		if s.o.Visit != nil {

@@ -26,14 +26,15 @@ const vectorDir = "../../wire/testdata/vectors/segment"
 
 // vector is the JSON beside the bytes of a file: what any reader of the format must make of them.
 type vector struct {
-	About   string         `json:"about"`
-	Form    string         `json:"form"`            // segment or index
-	Error   string         `json:"error,omitempty"` // the rule that the header (of an index: anything) breaks; then nothing else is said
-	Header  map[string]any `json:"header,omitempty"`
-	Batches []placed       `json:"batches,omitempty"` // the sound run
-	Damage  *placed        `json:"damage,omitempty"`  // where the run ends before the file does
-	Beyond  []placed       `json:"beyond,omitempty"`  // sound batches behind the damage
-	Entries []placed       `json:"entries,omitempty"`
+	About     string         `json:"about"`
+	Form      string         `json:"form"`            // segment or index
+	Error     string         `json:"error,omitempty"` // the rule that the header (of an index: anything) breaks; then nothing else is said
+	Header    map[string]any `json:"header,omitempty"`
+	Batches   []placed       `json:"batches,omitempty"`   // the sound run
+	Unwritten int64          `json:"unwritten,omitempty"` // zeros behind the run, to the end of the file
+	Damage    *placed        `json:"damage,omitempty"`    // where the run ends before the file does
+	Beyond    []placed       `json:"beyond,omitempty"`    // sound batches behind the damage
+	Entries   []placed       `json:"entries,omitempty"`
 }
 
 type placed struct {
@@ -83,6 +84,7 @@ func meaning(t *testing.T, about, form string, raw []byte) vector {
 	if err != nil {
 		t.Fatal(err)
 	}
+	v.Unwritten = s.Unwritten
 	if s.Damage != nil {
 		v.Damage = &placed{Position: s.Damage.Position, Sequence: s.Damage.Sequence, Offset: s.Damage.Offset}
 	}
@@ -130,7 +132,7 @@ func vectorCases(t *testing.T) []vectorCase {
 		{"empty", "a segment that was just begun", "segment", whole[:segment.HeaderSize]},
 		{"sound", "a checkpoint of two parts and three batches of records", "segment", whole},
 		{"torn", "the last batch lost its last bytes", "segment", whole[:len(whole)-7]},
-		{"zeros", "zeros behind the last batch", "segment", append(bytes.Clone(whole), make([]byte, 64)...)},
+		{"zeros", "zeros behind the last batch: room for batches that never came", "segment", append(bytes.Clone(whole), make([]byte, 64)...)},
 		{"damaged", "a bit of the third batch is flipped; a later one says that it had been flushed", "segment", change(whole, third+120, whole[third+120]^4)},
 		{"refused_short", "shorter than a header", "segment", whole[:40]},
 		{"refused_magic", "not a segment", "segment", change(whole[:60], 0, 'X')},

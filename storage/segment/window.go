@@ -3,6 +3,7 @@
 package segment
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -52,6 +53,21 @@ func (w *Window) Bytes(pos int64, n int) ([]byte, error) {
 		return nil, fmt.Errorf("read %d bytes at %d: %w", want, pos, err)
 	}
 	return w.buf[:n], nil
+}
+
+// Zero reports whether there is nothing but zeros from pos to the end.
+func (w *Window) Zero(pos int64) (bool, error) {
+	for pos < w.size {
+		if _, err := w.Bytes(pos, 1); err != nil {
+			return false, err
+		}
+		b := w.buf[pos-w.from:] // all that is at hand
+		if len(bytes.TrimLeft(b, "\x00")) > 0 {
+			return false, nil
+		}
+		pos += int64(len(b))
+	}
+	return true, nil
 }
 
 // Head returns the header of the batch at pos, and its size, having checked everything that the header alone can tell:

@@ -55,11 +55,18 @@ func TestTornTail(t *testing.T) {
 		}
 	})
 	t.Run("zeros", func(t *testing.T) {
-		for k := 1; k <= to-from; k += 7 {
+		for k := to - from; k > 0; k -= 7 {
 			s := base.copy()
 			s.t = t
 			s.put(name, append(slices.Clone(data[:to-k]), make([]byte, k)...))
 			if bytes.Equal(s.get(name), data) {
+				continue
+			}
+			if k == to-from { // nothing of it is there: it was never written
+				s.cutTail()
+				if report := s.sound(); report.Tail != nil {
+					t.Errorf("report %+v", report.Tail)
+				}
 				continue
 			}
 			repaired(t, s, from, to-from)
@@ -74,7 +81,7 @@ func TestTornTail(t *testing.T) {
 	t.Run("zeros behind the end", func(t *testing.T) {
 		s := base.copy()
 		s.put(name, append(slices.Clone(data), make([]byte, 4<<20)...))
-		if tail := s.sound().Tail; tail == nil || tail.Pos != int64(to) || tail.Bytes != 4<<20 {
+		if tail := s.sound().Tail; tail != nil {
 			t.Errorf("report %+v", tail)
 		}
 	})
@@ -131,7 +138,14 @@ func TestFlushedDamageIsNotATornTail(t *testing.T) {
 		clear(data[from:to])
 		c.put(name, data)
 		c.m.Truncate(seq)
-		if tail := c.sound().Tail; tail == nil || tail.Sequence != seq || tail.Pos != int64(from) {
+		tail := c.sound().Tail
+		if last := seq+1 == s.m.Length(); last { // zeros up to the end of the file: it was never written
+			if tail != nil {
+				t.Errorf("report %+v", tail)
+			}
+			continue
+		}
+		if tail == nil || tail.Sequence != seq || tail.Pos != int64(from) {
 			t.Errorf("report %+v", tail)
 		}
 	}

@@ -91,6 +91,7 @@ type metaConfig struct {
 	KillEvery    int
 	Files        int
 	ReadBytes    int
+	ZeroAhead    bool
 	Control      int // a control batch after so many batches
 }
 
@@ -101,7 +102,7 @@ func metaConfigOf(rng *rand.Rand, i uint64) metaConfig {
 		SegmentBytes: int64(pick(4<<10, 16<<10, 100<<10, 1<<30)),
 		Parts:        pick(1, 1, 2, 4), Filler: pick(0, 100, 4000), Group: pick(1, 2, 7),
 		FlushEvery: pick(0, 1, 10), RestartEvery: pick(0, 7, 60), KillEvery: pick(0, 13, 50), Files: pick(0, 1, 100),
-		ReadBytes: pick(1, 1000, 100_000, 4<<20), Control: pick(2, 10, 1000),
+		ReadBytes: pick(1, 1000, 100_000, 4<<20), ZeroAhead: pick(0, 1) == 1, Control: pick(2, 10, 1000),
 	}
 }
 
@@ -129,7 +130,7 @@ func (c metaConfig) run(t *testing.T, ops []metaOp) []string {
 		r.o = options(memfs.New(nil), "/data")
 	}
 	if r.l == nil {
-		r.o.SegmentBytes, r.o.Files = c.SegmentBytes, storage.NewFiles(c.Files)
+		r.o.SegmentBytes, r.o.Files, r.o.ZeroAhead = c.SegmentBytes, storage.NewFiles(c.Files), c.ZeroAhead
 		r.l = create(t, r.o)
 	}
 	defer func() { _ = r.l.Close() }()

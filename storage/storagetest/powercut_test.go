@@ -102,6 +102,7 @@ func newCutter(t *testing.T, seed uint64) *cutter {
 			c.cut()
 		}
 	}}), "/data")
+	c.o.ZeroAhead = seed%2 == 1
 	c.l = create(t, c.o)
 	return c
 }
