@@ -12,6 +12,15 @@ func TestMain(m *testing.M) { peertest.Main(m, self()) }
 
 func TestEveryWorkload(t *testing.T) { peertest.Smoke(t) }
 
+// Publishers over fewer connections than there are of them.
+func TestShare(t *testing.T) {
+	s := peertest.Serve(t)
+	args := []string{"-workload", "pub", "-messages", "500", "-warmup", "0s", "-clients", "8", "-in-flight", "2", "-share", "3"}
+	if r := peertest.Drive(t, s, args...); r.Messages != 500 {
+		t.Errorf("%d messages, want 500", r.Messages)
+	}
+}
+
 // What -place names is there for the next process.
 func TestPlaceIsKept(t *testing.T) {
 	s := peertest.Serve(t)

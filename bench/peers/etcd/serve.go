@@ -20,11 +20,7 @@ const modeAlways = "always"
 
 const startTimeout = time.Minute
 
-func serve(ctx context.Context, o peer.ServeOptions) (*peer.Server, error) {
-	var err error
-	if o.Addr, err = peer.FreePort(ctx, o.Addr); err != nil { // of its listeners, etcd does not tell which is which
-		return nil, err
-	}
+func serve(_ context.Context, o peer.ServeOptions) (*peer.Server, error) {
 	e, err := embed.StartEtcd(config(o))
 	if err != nil {
 		return nil, fmt.Errorf("start: %w", err)
@@ -40,19 +36,16 @@ func serve(ctx context.Context, o peer.ServeOptions) (*peer.Server, error) {
 	case <-time.After(startTimeout):
 		return nil, errors.Join(fmt.Errorf("start: not ready after %v", startTimeout), stop())
 	}
-	return &peer.Server{Addr: o.Addr, Ended: e.Server.StopNotify(), Stop: stop}, nil
+	return &peer.Server{Addr: e.Clients[0].Addr().String(), Ended: e.Server.StopNotify(), Stop: stop}, nil
 }
 
 func config(o peer.ServeOptions) *embed.Config {
-	anywhere := url.URL{Scheme: "http", Host: "127.0.0.1:0"}
 	c := embed.NewConfig()
 	c.Name = "peer"
 	c.Dir = filepath.Join(o.Dir, "etcd") // etcd insists on its permissions
 	c.ListenClientUrls = []url.URL{{Scheme: "http", Host: o.Addr}}
 	c.AdvertiseClientUrls = c.ListenClientUrls
-	// gRPC has its port to itself. Another name for the same host, since the same address twice is refused.
-	c.ListenClientHttpUrls = []url.URL{{Scheme: "http", Host: "localhost:0"}}
-	c.ListenPeerUrls = []url.URL{anywhere}
+	c.ListenPeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}} // nobody will come
 	c.AdvertisePeerUrls = c.ListenPeerUrls
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	c.LogLevel = "panic" // a stop as it should be is an error to it

@@ -26,17 +26,22 @@ type system struct {
 	spec    load.Spec
 	prefix  string
 	keep    bool
+	share   int // connections of all publishers; 0 for one each
 	client  *clientv3.Client
 	version string
 
 	mu      sync.Mutex
-	clients map[int]*clientv3.Client // of subscribers, by connection
+	clients map[int]*clientv3.Client // of subscribers, by connection, and of publishers that share, below 0
 }
 
 func drive(fs *flag.FlagSet) func(context.Context, string, load.Spec) (load.System, error) {
 	place := fs.String("place", "", "prefix of keys to use and to keep (default: one for the run, removed after it)")
+	share := fs.Int("share", 0, "connections that all publishers share (default: each has its own)")
 	return func(ctx context.Context, addr string, spec load.Spec) (load.System, error) {
-		s := &system{addr: addr, spec: spec, prefix: *place, keep: *place != "", clients: make(map[int]*clientv3.Client)}
+		s := &system{
+			addr: addr, spec: spec, prefix: *place, keep: *place != "", share: *share,
+			clients: make(map[int]*clientv3.Client),
+		}
 		if s.prefix == "" {
 			s.prefix = fmt.Sprintf("load-%d", time.Now().UnixNano())
 		}
@@ -89,6 +94,7 @@ func (s *system) Close() error {
 // that returns with its answer.
 type publisher struct {
 	client *clientv3.Client
+	own    bool // nobody shares the connection
 	done   load.Done
 	keys   []string
 	n      int
@@ -105,11 +111,11 @@ type put struct {
 }
 
 func (s *system) Publisher(_ context.Context, i int, done load.Done) (load.Publisher, error) {
-	c, err := s.dial()
+	c, err := s.publisherClient(i)
 	if err != nil {
 		return nil, err
 	}
-	p := &publisher{client: c, done: done, keys: make([]string, keys)}
+	p := &publisher{client: c, own: s.share == 0, done: done, keys: make([]string, keys)}
 	for k := range p.keys {
 		p.keys[k] = fmt.Sprintf("%s%d/%d", s.prefix, i, k)
 	}
@@ -154,7 +160,17 @@ func (p *publisher) Close() error {
 		close(p.puts)
 		p.ended.Wait()
 	}
+	if !p.own {
+		return nil
+	}
 	return p.client.Close()
+}
+
+func (s *system) publisherClient(i int) (*clientv3.Client, error) {
+	if s.share == 0 {
+		return s.dial()
+	}
+	return s.connection(-1 - i%s.share)
 }
 
 // Subscribe watches the prefix. Watches of one client share a stream, as they do in programs that use etcd.
@@ -233,7 +249,7 @@ func (s *system) firstRevision(ctx context.Context, c *clientv3.Client) (int64, 
 	return r.Kvs[0].CreateRevision, nil
 }
 
-// connection returns the one that subscribers of this number share.
+// connection returns the one that those of this number share.
 func (s *system) connection(i int) (*clientv3.Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -4,6 +4,7 @@ package main
 
 import (
 	"strings"
+	"syscall"
 	"testing"
 
 	"margay.dev/bench/peers/peer/peertest"
@@ -21,6 +22,19 @@ func TestEveryWorkload(t *testing.T) {
 			t.Parallel()
 			peertest.Smoke(t, args...)
 		})
+	}
+}
+
+// The other ways to do the same.
+func TestOtherWays(t *testing.T) {
+	s := peertest.Serve(t)
+	for _, args := range []string{
+		"-workload pub -via raw -warmup 0s -messages 3000",
+		"-workload sub -consume push -messages 3000",
+	} {
+		if r := peertest.Drive(t, s, strings.Fields(args)...); r.Messages != 3000 {
+			t.Errorf("%s: %d messages", args, r.Messages)
+		}
 	}
 }
 
@@ -46,6 +60,12 @@ func TestPlaceIsKept(t *testing.T) {
 	r := peertest.Drive(t, s, "-workload", "sub", "-messages", "100", "-prepared", "-place", "kept")
 	if r.Messages != 100 {
 		t.Errorf("%d messages, want 100", r.Messages)
+	}
+}
+
+func TestTermIsAnOrderlyEnd(t *testing.T) {
+	if err := peertest.Serve(t).Signal(t, syscall.SIGTERM); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -20,6 +20,8 @@ func (s *system) Publisher(ctx context.Context, _ int, done load.Done) (load.Pub
 		return s.newSync(done)
 	case viaAsync:
 		return s.newAsync(done)
+	case viaRaw:
+		return s.newRaw(done)
 	case viaFast:
 		return s.newFast(ctx, done)
 	default:

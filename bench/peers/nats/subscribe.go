@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -20,9 +21,12 @@ func (s *system) Subscribe(ctx context.Context, sub load.Subscription) (io.Close
 		return nil, err
 	}
 	if sub.Replay {
+		if s.consume == consumePush {
+			return s.push(ctx, nc, sub)
+		}
 		return s.replay(ctx, nc, sub)
 	}
-	return s.live(nc, sub)
+	return s.receive(nc, s.place, sub)
 }
 
 // connection returns the one that subscribers of this number share.
@@ -50,10 +54,10 @@ func (o *once) failed(err error) { o.Do(func() { o.fail(err) }) }
 
 func (o *once) closed() { o.Do(func() {}) }
 
-// live is a core subscription, with or without a stream on the subject.
-func (s *system) live(nc *nats.Conn, sub load.Subscription) (io.Closer, error) {
+// receive subscribes to a subject, without limits.
+func (s *system) receive(nc *nats.Conn, subject string, sub load.Subscription) (io.Closer, error) {
 	end := &once{fail: sub.Fail}
-	ns, err := nc.Subscribe(s.place, func(m *nats.Msg) { sub.Each(m.Data) })
+	ns, err := nc.Subscribe(subject, func(m *nats.Msg) { sub.Each(m.Data) })
 	if err != nil {
 		return nil, fmt.Errorf("subscribe: %w", err)
 	}
@@ -98,4 +102,29 @@ func (s *system) replay(ctx context.Context, nc *nats.Conn, sub load.Subscriptio
 		<-cc.Closed()
 		return nil
 	}), nil
+}
+
+// push has the server send the whole stream to a subject, as fast as the connection takes it: what does not fit waits in
+// the server, whose limit is raised.
+func (s *system) push(ctx context.Context, nc *nats.Conn, sub load.Subscription) (io.Closer, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, fmt.Errorf("jetstream: %w", err)
+	}
+	subject := nc.NewInbox()
+	c, err := s.receive(nc, subject, sub)
+	if err != nil {
+		return nil, err
+	}
+	_, err = js.CreatePushConsumer(ctx, s.place, jetstream.ConsumerConfig{
+		DeliverSubject: subject,
+		DeliverPolicy:  jetstream.DeliverAllPolicy,
+		AckPolicy:      jetstream.AckNonePolicy,
+		MaxDeliver:     1,
+		MemoryStorage:  true,
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("push consumer: %w", err), c.Close())
+	}
+	return c, nil
 }

@@ -24,44 +24,53 @@ const (
 	viaAuto  = "auto"  // core for fanout, sync for one message in flight, async otherwise
 	viaSync  = "sync"  // JetStream, each message waits for its answer
 	viaAsync = "async" // JetStream, an answer for each message, many under way
+	viaRaw   = "raw"   // the same without the jetstream package
 	viaFast  = "fast"  // JetStream's fast ingest, an answer for many
 	viaCore  = "core"  // no JetStream and no answer
 )
 
+// The ways to replay.
+const (
+	consumeOrdered = "ordered" // the jetstream package's ordered consumer, which pulls
+	consumePush    = "push"    // the server pushes all it has, no acknowledgment, no flow control
+)
+
 // system is one stream of one server.
 type system struct {
-	addr   *url.URL
-	spec   load.Spec
-	via    string
-	place  string // stream and subject
-	keep   bool
-	pull   int // messages that an ordered consumer asks for at a time
-	nc     *nats.Conn
-	js     jetstream.JetStream
-	server string // its version
+	addr    *url.URL
+	spec    load.Spec
+	via     string
+	place   string // stream and subject
+	keep    bool
+	consume string // how to replay
+	pull    int    // messages that an ordered consumer asks for at a time
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	server  string // its version
 
 	mu    sync.Mutex
 	conns map[int]*nats.Conn // of subscribers, by connection
 }
 
 func drive(fs *flag.FlagSet) func(context.Context, string, load.Spec) (load.System, error) {
-	via := fs.String("via", viaAuto, "how to publish: sync, async, fast (JetStream), core, or auto")
+	via := fs.String("via", viaAuto, "how to publish: sync, async, raw, fast (JetStream), core, or auto")
 	place := fs.String("place", "", "stream to use and to keep (default: one for the run, removed after it)")
-	pull := fs.Int("pull", 0, "messages that a consumer asks for at a time (default 4 MiB of them)")
+	consume := fs.String("consume", consumeOrdered, "how to replay: ordered (the jetstream package's consumer) or push")
+	pull := fs.Int("pull", 2000, "messages that an ordered consumer asks for at a time")
 	return func(ctx context.Context, addr string, spec load.Spec) (load.System, error) {
 		u, err := url.Parse(addr)
 		if err != nil {
 			return nil, fmt.Errorf("address: %w", err)
 		}
 		s := &system{
-			addr: u, spec: spec, via: *via, place: *place, keep: *place != "", pull: *pull,
+			addr: u, spec: spec, via: *via, place: *place, keep: *place != "", consume: *consume, pull: *pull,
 			conns: make(map[int]*nats.Conn),
 		}
 		if s.place == "" {
 			s.place = fmt.Sprintf("load-%d", time.Now().UnixNano())
 		}
-		if s.pull == 0 {
-			s.pull = max(500, 4<<20/max(spec.Size, 1))
+		if *consume != consumeOrdered && *consume != consumePush {
+			return nil, fmt.Errorf("-consume %q: want ordered or push", *consume)
 		}
 		if s.via, err = chooseVia(*via, spec); err != nil {
 			return nil, err
@@ -92,9 +101,9 @@ func chooseVia(via string, spec load.Spec) (string, error) {
 		if spec.Workload != load.Fanout {
 			return "", errors.New("-via core has no acknowledgment: it can only be measured with -workload fanout")
 		}
-	case viaAsync, viaFast:
+	case viaAsync, viaRaw, viaFast:
 	default:
-		return "", fmt.Errorf("-via %q: want auto, sync, async, fast or core", via)
+		return "", fmt.Errorf("-via %q: want auto, sync, async, raw, fast or core", via)
 	}
 	return via, nil
 }
@@ -146,7 +155,7 @@ func (s *system) String() string {
 	case s.via == viaCore:
 		name += "core"
 	case s.spec.Workload == load.Sub:
-		name += "JetStream ordered consumer"
+		name += "JetStream " + s.consume + " consumer"
 	default:
 		name += "JetStream " + s.via
 	}

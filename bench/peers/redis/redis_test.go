@@ -3,10 +3,14 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"os/exec"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"margay.dev/bench/peers/peer"
 	"margay.dev/bench/peers/peer/peertest"
@@ -40,6 +44,36 @@ func TestPlaceIsKept(t *testing.T) {
 	r := peertest.Drive(t, s, "-workload", "sub", "-messages", "100", "-prepared", "-place", "kept")
 	if r.Messages != 100 {
 		t.Errorf("%d messages, want 100", r.Messages)
+	}
+}
+
+// A comparison that is killed leaves no server behind, which would take its share of what comes next.
+func TestServerDiesWithUs(t *testing.T) {
+	needsRedis(t)
+	if runtime.GOOS != "linux" {
+		t.Skip("needs Linux: nothing else ends a child with its parent")
+	}
+	s := peertest.Serve(t)
+	if err := s.Signal(t, syscall.SIGKILL); err == nil {
+		t.Fatal("a kill was an orderly end")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		c, err := connect(ctx, s.Addr)
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			return
+		}
+		if err == nil {
+			_ = c.Close()
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("redis-server %d still listens", s.PID)
+		}
 	}
 }
 

@@ -51,7 +51,7 @@ func Command(t *testing.T, args ...string) *exec.Cmd {
 // Server is a server that runs.
 type Server struct {
 	peer.Ready
-	Process *os.Process
+	process *os.Process
 	stdin   io.Closer
 	ended   chan error
 	stderr  *strings.Builder
@@ -74,7 +74,7 @@ func Serve(t *testing.T, args ...string) *Server {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	s.Process = cmd.Process
+	s.process = cmd.Process
 	line, readErr := bufio.NewReader(stdout).ReadString('\n')
 	go func() { s.ended <- cmd.Wait() }()
 	t.Cleanup(func() { s.Stop(t) })
@@ -98,6 +98,18 @@ func (s *Server) Stop(t *testing.T) {
 	if err := <-s.ended; err != nil {
 		t.Errorf("serve ended with %v\n%s", err, s.stderr)
 	}
+}
+
+// Signal sends a signal and returns how the server ended. Stop does nothing after it.
+func (s *Server) Signal(t *testing.T, signal os.Signal) error {
+	t.Helper()
+	stdin := s.stdin
+	s.stdin = nil
+	defer func() { _ = stdin.Close() }() // not before: it would be what ends the server
+	if err := s.process.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
+	return <-s.ended
 }
 
 // Drive puts a workload on the server and returns its result, in which nothing may be missing.
