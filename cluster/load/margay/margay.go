@@ -40,6 +40,9 @@ type Config struct {
 	Storage    string // disk (default) or memory
 	// Ack is what publishes wait for: none, leader or quorum; empty for the stream's rule.
 	Ack string
+	// OneAtATime publishes as a program does that waits for each answer: in the caller's goroutine, without futures. For
+	// windows of one message.
+	OneAtATime bool
 	// BufferBytes of each publisher's client. It must hold the messages in flight. Default: the client's.
 	BufferBytes int64
 	// Options of the clients, behind all others.

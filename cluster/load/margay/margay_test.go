@@ -49,7 +49,7 @@ func TestWorkloads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			spec.Fill()
 			s, err := margay.Open(t.Context(), margay.Config{
-				Context: n.Context(), Publishers: spec.Clients, Shards: spec.Shards, Fsync: control.FsyncNever,
+				Context: n.Context(), Publishers: spec.Clients, Shards: spec.Shards, Fsync: control.FsyncNever, OneAtATime: spec.InFlight == 1,
 			})
 			if err != nil {
 				t.Fatal(err)

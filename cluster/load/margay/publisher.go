@@ -21,6 +21,7 @@ type publisher struct {
 	c     *client.Client
 	p     *client.Publisher
 	done  load.Done
+	wait  bool    // for each answer
 	lanes []*lane // one for each shard that is this publisher's
 	count int
 	all   sync.WaitGroup
@@ -51,13 +52,16 @@ func (s *System) Publisher(ctx context.Context, i int, done load.Done) (load.Pub
 	if err != nil {
 		return nil, err
 	}
-	p := &publisher{c: c, p: c.Publisher(s.name), done: done}
+	p := &publisher{c: c, p: c.Publisher(s.name), done: done, wait: s.cfg.OneAtATime}
 	for shard := i % s.shards; shard < s.shards; shard += max(1, s.cfg.Publishers) {
 		l := &lane{wake: make(chan struct{}, 1)}
 		if s.shards > 1 {
 			l.key = keyOf(shard, s.shards)
 		}
 		p.lanes = append(p.lanes, l)
+		if p.wait {
+			continue
+		}
 		p.all.Go(func() { p.reap(l) })
 	}
 	return p, nil
@@ -75,8 +79,13 @@ func keyOf(shard, shards int) []byte {
 func (p *publisher) Publish(ctx context.Context, msg []byte, at int64) error {
 	l := p.lanes[p.count/turn%len(p.lanes)]
 	p.count++
-	f := p.p.PublishAsync(ctx, client.Record{ShardKey: l.key, Value: msg})
-	l.add(f, at)
+	rec := client.Record{ShardKey: l.key, Value: msg}
+	if p.wait {
+		_, err := p.p.Publish(ctx, rec)
+		p.done(at, 1, err)
+		return nil
+	}
+	l.add(p.p.PublishAsync(ctx, rec), at)
 	return nil
 }
 

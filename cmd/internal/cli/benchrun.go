@@ -69,6 +69,7 @@ func (a *app) benchLoad(ctx context.Context, f *benchFlags, args []string) (err 
 	s := f.spec
 	cfg := t.cfg
 	cfg.Publishers, cfg.Shards, cfg.Fsync, cfg.Storage, cfg.Ack = s.Clients, s.Shards, f.fsync, f.storage, f.ack
+	cfg.OneAtATime = s.InFlight == 1
 	// Room for the window, and for what each record takes beside its bytes.
 	cfg.BufferBytes = max(client.DefaultBufferBytes, 2*int64(s.InFlight)*int64(s.Size+256))
 	if len(args) > 0 {
