@@ -20,6 +20,7 @@ import (
 	"syscall"
 	"time"
 
+	"margay.dev/bench/internal/build"
 	"margay.dev/bench/internal/probe"
 	"margay.dev/bench/internal/report"
 	"margay.dev/bench/internal/rounds"
@@ -79,7 +80,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	if err != nil {
 		return err
 	}
-	dir, err := root()
+	dir, err := build.Root()
 	if err != nil {
 		return err
 	}
@@ -99,7 +100,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 		return list(out, rows)
 	}
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(errOut, format+"\n", args...) } // progress: nobody depends on it
-	missing, err := build(ctx, dir, binaries, say)
+	missing, err := makeAll(ctx, dir, binaries, say)
 	if err != nil {
 		return err
 	}

@@ -85,7 +85,11 @@ func (f *failure) Unwrap() error { return f.kind }
 const failureBytes = 600
 
 func readable(text, root, binaries, data string) string {
-	text = strings.NewReplacer(data, "DATA", binaries, "bin/bench", root, ".", "\n", "; ").Replace(text)
+	for _, r := range [][2]string{{data, "DATA"}, {binaries, "bin/bench"}, {root, "."}, {"\n", "; "}} {
+		if r[0] != "" {
+			text = strings.ReplaceAll(text, r[0], r[1])
+		}
+	}
 	if len(text) > failureBytes {
 		text = text[:failureBytes] + "..."
 	}

@@ -30,11 +30,16 @@ func Open(file string) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	return New(*k)
+}
+
+// New is Open of a context that is at hand.
+func New(k control.Context) (*Node, error) {
 	api, err := control.NewClient(k.Client())
 	if err != nil {
 		return nil, err
 	}
-	return &Node{*k, api}, nil
+	return &Node{k, api}, nil
 }
 
 // Close ends what Open began.

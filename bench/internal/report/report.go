@@ -180,8 +180,9 @@ func (r *Report) Tally() map[table.Verdict]int {
 // Summary is one line.
 func (r *Report) Summary() string {
 	n := r.Tally()
-	return fmt.Sprintf("%d rows met, %d not met, %d not measured; %d rounds, %d measurements kept (%d of them in a storm), %d discarded and repeated.",
-		n[table.Met], n[table.NotMet], n[table.Open], r.Rounds, len(r.Log.Records), r.Log.Stormy, r.Log.Discarded)
+	return fmt.Sprintf("%s met, %d not met, %d not measured; %s, %s kept (%d of them in a storm), %d discarded and repeated.",
+		table.Plural(n[table.Met], "row", "rows"), n[table.NotMet], n[table.Open], table.Plural(r.Rounds, "round", "rounds"),
+		table.Plural(len(r.Log.Records), "measurement", "measurements"), r.Log.Stormy, r.Log.Discarded)
 }
 
 // MissingCells are what was left out, and why, in order.
@@ -200,7 +201,7 @@ var pageText string
 
 // Page writes the page.
 func (r *Report) Page(w io.Writer) error {
-	t, err := template.New("page").Funcs(template.FuncMap{"micros": Micros, "plural": plural}).Parse(pageText)
+	t, err := template.New("page").Funcs(template.FuncMap{"micros": Micros, "plural": table.Plural}).Parse(pageText)
 	if err != nil {
 		return fmt.Errorf("page template: %w", err)
 	}
@@ -208,13 +209,6 @@ func (r *Report) Page(w io.Writer) error {
 		return fmt.Errorf("write page: %w", err)
 	}
 	return nil
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }
 
 // Write writes name.md, name.svg and name.json into a directory, all or an error.

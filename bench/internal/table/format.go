@@ -12,6 +12,12 @@ import (
 func Format(v float64, unit string) string {
 	switch unit {
 	case "":
+		switch {
+		case v >= 1e6:
+			return digits(v/1e6) + " M"
+		case v >= 1e3:
+			return digits(v/1e3) + " k"
+		}
 		return digits(v)
 	case "B":
 		for _, u := range []struct {
@@ -46,3 +52,20 @@ func digits(v float64) string {
 
 // Ratio writes a ratio.
 func Ratio(v float64) string { return digits(v) + "x" }
+
+// Count writes a whole number with a comma between thousands.
+func Count(n int) string {
+	s := strconv.Itoa(n)
+	for at := len(s) - 3; at > 0 && s[at-1] != '-'; at -= 3 {
+		s = s[:at] + "," + s[at:]
+	}
+	return s
+}
+
+// Plural writes so many of something.
+func Plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return Count(n) + " " + many
+}

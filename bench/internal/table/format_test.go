@@ -21,9 +21,18 @@ func TestFormat(t *testing.T) {
 		{39.5 * (1 << 20), "B", "39.5 MiB"},
 		{12, "B", "12.0 B"},
 		{0.0123, "", "0.0123"},
+		{1234, "", "1.23 k"},
 	} {
 		if got := Format(c.v, c.unit); got != c.want {
 			t.Errorf("%v %s: %q, want %q", c.v, c.unit, got, c.want)
+		}
+	}
+}
+
+func TestCount(t *testing.T) {
+	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", -1000: "-1,000", 12345678: "12,345,678"} {
+		if got := Count(n); got != want {
+			t.Errorf("%d: %q", n, got)
 		}
 	}
 }
