@@ -16,6 +16,8 @@ type shardState struct {
 	placed bool
 	// receive is the offset of the next record to come, received the generation of the one before it.
 	receive, received uint64
+	// serving is the generation of the broker's opening that serves the subscription now. What it skips is of it or older.
+	serving uint64
 	// With bounded, records at end and above are not for this subscription.
 	end     uint64
 	bounded bool
@@ -46,6 +48,7 @@ func (s *shardState) place(at wire.Started, untilMark bool) {
 		}
 		s.next, s.generation = s.receive, s.received
 	}
+	s.serving = at.Generation
 	if untilMark && !s.bounded {
 		s.bounded, s.end = true, at.Latest
 		s.over = s.receive >= s.end
@@ -93,7 +96,9 @@ func (s *shardState) skip(from, to uint64, reason GapReason) (e entry, ok bool) 
 	if s.over || to <= from {
 		return entry{}, false
 	}
-	s.receive = to
+	// The generation of the last record may have ended within the gap: resumed under it, the place behind the gap would be
+	// taken for one that was cut off.
+	s.receive, s.received = to, max(s.received, s.serving)
 	s.over = s.bounded && to >= s.end
 	return entry{kind: entryGap, shard: s, from: from, to: to, reason: reason}, true
 }
@@ -130,7 +135,7 @@ func (s *shardState) outOfRange(d *code.Details) (e entry, ok bool) {
 		return entry{}, false
 	}
 	s.placeAtStart()
-	s.received = 0
+	s.received, s.serving = 0, 0
 	return s.skip(at.At, earliest, GapRetention)
 }
 

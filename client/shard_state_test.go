@@ -12,6 +12,7 @@ import (
 
 	"margay.dev/wire"
 	"margay.dev/wire/batch"
+	"margay.dev/wire/code"
 )
 
 // logOf makes stored batches of the sizes given, from offset 0 on.
@@ -91,9 +92,30 @@ func TestShardStateCoversEveryOffsetOnce(t *testing.T) {
 	})
 }
 
+// A gap that reaches beyond the generation of the last record is resumed behind under the generation that told it: under
+// the older one the broker would say that the place was cut off.
+func TestGapOverAnOpeningIsNoCut(t *testing.T) {
+	s := &shardState{start: wire.Start{Kind: wire.StartOffset}}
+	s.place(wire.Started{Generation: 3, Latest: 10}, false)
+	s.take(0, 10, 3, 1)
+	s.place(wire.Started{Offset: 10, Generation: 4, Latest: 40}, false) // resumed at another opening
+	if at := s.resume(); at.At != 10 || at.Generation != 3 {
+		t.Fatalf("before the gap it would resume at %+v, want the generation of its last record, which a cut would show", at)
+	}
+	s.skip(10, 30, GapDropped)
+	if at := s.resume(); at.At != 30 || at.Generation != 4 {
+		t.Errorf("behind the gap it would resume at %+v, want generation 4", at)
+	}
+	details := code.New(code.OutOfRange, "").With(code.DetailEarliest, 90).Details
+	s.outOfRange(&details)
+	if at := s.resume(); at.At != 90 || at.Generation != 0 {
+		t.Errorf("behind what retention took it would resume at %+v, want no generation: nobody knows", at)
+	}
+}
+
 func TestInboxIsBounded(t *testing.T) {
 	q := newInbox(10_000)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	n := 0
 	for ; ; n++ {
