@@ -11,9 +11,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"margay.dev/client"
+	"margay.dev/cluster/internal/await"
 	"margay.dev/cluster/process"
 	"margay.dev/wire/control"
 )
@@ -34,28 +34,17 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for what must come; no test passes by it.
-const patience = 60 * time.Second
+const patience = await.Patience
 
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
+	return await.Within(t)
 }
 
 // eventually waits for a condition.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(patience)
-	for !cond() {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("waited %v for: %s", patience, what)
-		}
-	}
+	await.True(t, what, cond)
 }
 
 // create makes a stream.

@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"margay.dev/client"
+	"margay.dev/cluster/internal/await"
 	"margay.dev/cluster/margaytest"
 	"margay.dev/cluster/node"
 	"margay.dev/wire/control"
@@ -31,13 +32,11 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is how long a test waits for what must come; no test passes by it.
-const patience = 60 * time.Second
+const patience = await.Patience
 
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
+	return await.Within(t)
 }
 
 func owner(t *testing.T, n *margaytest.Node) string {

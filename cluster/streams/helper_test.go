@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
 	"margay.dev/client"
+	"margay.dev/cluster/internal/await"
 	"margay.dev/cluster/margaytest"
 	"margay.dev/wire/code"
 	"margay.dev/wire/control"
@@ -20,13 +20,11 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is how long a test waits for what must come; no test passes by it.
-const patience = 60 * time.Second
+const patience = await.Patience
 
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
+	return await.Within(t)
 }
 
 // create makes a stream and waits until its shards are open: who speaks frames without the client is told
@@ -129,14 +127,5 @@ func wantCode(t *testing.T, err error, c code.Code, class code.Class) {
 // eventually waits for a condition.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(patience)
-	for !cond() {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("waited %v for: %s", patience, what)
-		}
-	}
+	await.True(t, what, cond)
 }

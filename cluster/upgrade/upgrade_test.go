@@ -12,9 +12,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"margay.dev/client"
+	"margay.dev/cluster/internal/await"
 	"margay.dev/cluster/margaytest"
 	"margay.dev/cluster/node"
 	"margay.dev/wire/control"
@@ -34,9 +34,7 @@ type held struct {
 
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
+	return await.Within(t)
 }
 
 // TestPreviousRelease opens a copy of the fixture and finds all of it: records at their offsets, the durable cursor

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long anything may take before a test names what it waited for.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // home is a user with directories of his own.
 type home struct {

@@ -23,7 +23,7 @@ import (
 )
 
 // patience is the named deadline of every wait in these tests: far beyond what a healthy run needs.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
