@@ -23,6 +23,8 @@ const patience = 60 * time.Second
 
 // Config says how a node is run. The zero value is a node on a directory and ports of its own.
 type Config struct {
+	Binary string // `margay`; default one built from the sources around the test
+
 	Data string   // data directory; default a new one, removed after the test
 	Args []string // more arguments of `margay serve`
 	Env  []string // more environment, as KEY=value
@@ -60,7 +62,11 @@ type Exit struct {
 func New(t testing.TB, cfg Config) *Process {
 	t.Helper()
 	home := t.TempDir()
-	p := &Process{t: t, cfg: cfg, binary: Binary(t), home: home, log: &log{}}
+	binary := cfg.Binary
+	if binary == "" {
+		binary = Binary(t)
+	}
+	p := &Process{t: t, cfg: cfg, binary: binary, home: home, log: &log{}}
 	if p.cfg.Data == "" {
 		p.cfg.Data = filepath.Join(home, "data")
 	}
