@@ -51,15 +51,15 @@ func (n *node) profiles(mux *http.ServeMux) {
 		})))
 	}
 	handle("/debug/pprof/", pprof.Index)
-	var sampled sampling
-	handle("/debug/pprof/block", sampled.during(func(on bool) {
+	var blocking, contention sampling
+	handle("/debug/pprof/block", blocking.during(func(on bool) {
 		rate := 0
 		if on {
 			rate = blockRate
 		}
 		runtime.SetBlockProfileRate(rate)
 	}))
-	handle("/debug/pprof/mutex", sampled.during(func(on bool) {
+	handle("/debug/pprof/mutex", contention.during(func(on bool) {
 		rate := 0
 		if on {
 			rate = mutexRate

@@ -29,6 +29,7 @@ type benchFlags struct {
 	server    string
 	serverPID int
 	dir       string
+	profile   string
 	transport string
 	fsync     string
 	storage   string
@@ -104,6 +105,7 @@ would use; otherwise one is started for the run. --server decides it explicitly.
 	flags.StringVar(&f.fsync, "fsync", "", "of the stream that is made: always, interval or never (default always)")
 	flags.StringVar(&f.storage, "storage", "", "of the stream that is made: disk or memory (default disk)")
 	flags.StringVar(&f.ack, "ack", "", "what a publish waits for: none, leader or quorum (the stream's rule when not given)")
+	flags.StringVar(&f.profile, "profile", "", "directory for profiles of the node under the load: cpu, allocs, block and mutex, each a .pprof file")
 	flags.BoolVar(&f.json, "json", false, "the same as --output json")
 	complete(cmd, "server", serverSpawn, serverContext)
 	complete(cmd, "transport", transportQUIC, transportTLS)

@@ -77,7 +77,12 @@ func (a *app) benchLoad(ctx context.Context, f *benchFlags, args []string) (err 
 	}
 	ctx, cancel := t.watch(ctx)
 	defer cancel()
-	res, err := a.benchStream(ctx, cfg, s, t)
+	profiles, err := a.benchProfiles(f, t)
+	if err != nil {
+		return err
+	}
+	res, err := a.benchStream(ctx, cfg, s, t, profiles)
+	err = errors.Join(err, profiles.close())
 	if errors.Is(context.Cause(ctx), errNodeEnded) {
 		return fmt.Errorf("bench: %w%s", errNodeEnded, t.place.LastWords())
 	}
@@ -91,7 +96,7 @@ func (a *app) benchLoad(ctx context.Context, f *benchFlags, args []string) (err 
 
 // benchStream makes or finds the stream, runs, and takes away what it made. There may be a result and an error: what was
 // made is still there.
-func (a *app) benchStream(ctx context.Context, cfg margay.Config, s *load.Spec, t *benchTarget) (res *load.Result, err error) {
+func (a *app) benchStream(ctx context.Context, cfg margay.Config, s *load.Spec, t *benchTarget, p *benchProfiles) (res *load.Result, err error) {
 	open, cancel := context.WithTimeout(ctx, a.global.timeout)
 	defer cancel()
 	sys, err := margay.Open(open, cfg)
@@ -109,15 +114,18 @@ func (a *app) benchStream(ctx context.Context, cfg margay.Config, s *load.Spec, 
 		err = errors.Join(err, sys.Close())
 	}()
 	s.Shards = sys.Shards()
-	return a.benchRun(ctx, sys, *s, t.pid)
+	return a.benchRun(ctx, sys, *s, t.pid, p)
 }
 
-func (a *app) benchRun(ctx context.Context, sys load.System, s load.Spec, pid int) (*load.Result, error) {
+func (a *app) benchRun(ctx context.Context, sys load.System, s load.Spec, pid int, profiles *benchProfiles) (*load.Result, error) {
 	var progress atomic.Pointer[load.Progress]
 	progress.Store(&load.Progress{Phase: "connecting"})
 	stop := a.Progress(func() string { return progress.Load().String() })
 	defer stop()
-	return load.Run(ctx, sys, s, load.Options{ServerPID: pid, Progress: func(p load.Progress) { progress.Store(&p) }})
+	return load.Run(ctx, sys, s, load.Options{ServerPID: pid, Progress: func(p load.Progress) {
+		progress.Store(&p)
+		profiles.watch(ctx, p)
+	}})
 }
 
 // benchName says what makes this another case than others.
