@@ -90,7 +90,9 @@ func (r *run) replay(ctx context.Context) (*Result, error) {
 	}
 	res := &Result{Seconds: float64(r.clock.now()-begin) / 1e9, Messages: r.delivered.Load(), Interrupted: ctx.Err() != nil}
 	watched()
-	res.Missing = r.spec.Messages*int64(r.spec.Subscribers) - res.Messages
+	if !res.Interrupted {
+		res.Missing = r.spec.Messages*int64(r.spec.Subscribers) - res.Messages
+	}
 	r.finish(res, m)
 	if ended != nil && ctx.Err() == nil && (res.Messages == 0 || r.fatal.Load() != nil) {
 		return nil, r.because(ended)

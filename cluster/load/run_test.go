@@ -275,6 +275,22 @@ func TestReplay(t *testing.T) {
 	})
 }
 
+// Who ends a replay misses nothing.
+func TestInterruptedReplay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		f := &fake{answer: after(time.Millisecond)}
+		if _, err := drive(t.Context(), t, f, Spec{Workload: Sub, Messages: 100}, Options{}); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Second, cancel)
+		res, err := drive(ctx, t, f, Spec{Workload: Sub, Messages: 1000, Prepared: true}, Options{})
+		if err != nil || !res.Interrupted || res.Messages != 100 || res.Missing != 0 {
+			t.Errorf("%+v, %v", res, err)
+		}
+	})
+}
+
 func TestSubscriptionThatEndsEndsTheRun(t *testing.T) {
 	for _, workload := range []Workload{Sub, Fanout} {
 		synctest.Test(t, func(t *testing.T) {
