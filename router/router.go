@@ -71,19 +71,45 @@ type Log struct {
 // Map is an immutable routing snapshot.
 type Map struct {
 	version uint64
-	node    string
-	byID    map[LogID]*Log
+	byID    map[LogID]*entry
 	byName  map[string]*Log
+}
+
+// entry is a log with the answer for each of its shards, worked out when the snapshot is made and not per request.
+type entry struct {
+	log    *Log
+	routes []Route
 }
 
 // New builds a snapshot for node; the caller gives up logs.
 func New(version uint64, node string, logs []*Log) *Map {
-	m := &Map{version: version, node: node, byID: make(map[LogID]*Log, len(logs)), byName: make(map[string]*Log, len(logs))}
+	m := &Map{version: version, byID: make(map[LogID]*entry, len(logs)), byName: make(map[string]*Log, len(logs))}
 	for _, l := range logs {
-		m.byID[l.ID] = l
+		e := &entry{log: l, routes: make([]Route, len(l.Shards))}
+		for i := range l.Shards {
+			e.routes[i] = l.Shards[i].route(node)
+		}
+		m.byID[l.ID] = e
 		m.byName[l.Name] = l
 	}
 	return m
+}
+
+// route is where requests for the shard go from node.
+func (s *Shard) route(node string) Route {
+	switch {
+	case s.Fault != "":
+		return Route{Reason: Quarantined, Generation: s.Generation, Fault: s.Fault}
+	case s.NoRoom != "":
+		return Route{Reason: Exhausted, Generation: s.Generation, Fault: s.NoRoom}
+	case s.Leader == "":
+		return Route{Reason: NoLeader, Generation: s.Generation}
+	case s.Leader != node:
+		return Route{Outcome: Forward, Generation: s.Generation, Address: s.Address}
+	case s.Handle == nil:
+		return Route{Reason: Opening, Generation: s.Generation, Address: s.Address}
+	}
+	return Route{Outcome: Local, Generation: s.Generation, Address: s.Address, Shard: s.Handle}
 }
 
 // Version is the catalog version that the snapshot was made from.
@@ -97,8 +123,11 @@ func (m *Map) ByName(name string) (*Log, bool) {
 
 // ByID finds a log by its id.
 func (m *Map) ByID(id LogID) (*Log, bool) {
-	l, ok := m.byID[id]
-	return l, ok
+	e := m.byID[id]
+	if e == nil {
+		return nil, false
+	}
+	return e.log, true
 }
 
 // Len is the number of logs.
@@ -106,27 +135,14 @@ func (m *Map) Len() int { return len(m.byID) }
 
 // Resolve answers who serves the shard.
 func (m *Map) Resolve(id LogID, shard uint32) Route {
-	l, ok := m.byID[id]
-	if !ok {
+	e := m.byID[id]
+	if e == nil {
 		return Route{Reason: UnknownLog}
 	}
-	if uint64(shard) >= uint64(len(l.Shards)) {
+	if uint64(shard) >= uint64(len(e.routes)) {
 		return Route{Reason: NoSuchShard}
 	}
-	s := &l.Shards[shard]
-	switch {
-	case s.Fault != "":
-		return Route{Reason: Quarantined, Generation: s.Generation, Fault: s.Fault}
-	case s.NoRoom != "":
-		return Route{Reason: Exhausted, Generation: s.Generation, Fault: s.NoRoom}
-	case s.Leader == "":
-		return Route{Reason: NoLeader, Generation: s.Generation}
-	case s.Leader != m.node:
-		return Route{Outcome: Forward, Generation: s.Generation, Address: s.Address}
-	case s.Handle == nil:
-		return Route{Reason: Opening, Generation: s.Generation, Address: s.Address}
-	}
-	return Route{Outcome: Local, Generation: s.Generation, Address: s.Address, Shard: s.Handle}
+	return e.routes[shard]
 }
 
 // Table holds the current snapshot. Readers take one atomic load; the one writer swaps the map whole.
