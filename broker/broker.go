@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -27,12 +28,12 @@ import (
 	"margay.dev/wire/token"
 )
 
-// Config is what a broker is told. Node, Cluster, FS, Dir, Listener and ControlPlane are required.
+// Config is what a broker is told. Node, Cluster, FS, Dir, Listeners and ControlPlane are required.
 type Config struct {
 	Node, Cluster string
 	FS            vfs.FS
 	Dir           *storage.Dir
-	Listener      session.Listener
+	Listeners     []session.Listener
 	ControlPlane  host.ControlPlane
 
 	Wall       func() time.Time // default time.Now
@@ -45,7 +46,7 @@ type Config struct {
 	FlushSlots int           // flushes under way at once; default 16
 	Versions   int64         // bytes for the versions that conditional publishes are compared with; default 256 MiB
 	Limits     Limits
-	// KeepAlive and Idle are the listener's, for clients to know; default 3 s and 30 s.
+	// KeepAlive and Idle are the listeners', for clients to know; default 3 s and 30 s.
 	KeepAlive, Idle time.Duration
 }
 
@@ -61,7 +62,7 @@ func (c *Config) Validate() error {
 	need(c.Cluster != "", "Cluster")
 	need(c.FS != nil, "FS")
 	need(c.Dir != nil, "Dir")
-	need(c.Listener != nil, "Listener")
+	need(len(c.Listeners) > 0 && !slices.Contains(c.Listeners, nil), "Listeners")
 	need(c.ControlPlane != nil, "ControlPlane")
 	errs = append(errs, c.Limits.Validate())
 	return errors.Join(errs...)
@@ -131,7 +132,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
 	settled := make(chan error, 1)
 	g.Go(func() error {
-		return b.ingress.Serve(gctx, b.cfg.Listener, b.cfg.Grace, func() {
+		return b.ingress.Serve(gctx, b.cfg.Listeners, b.cfg.Grace, func() {
 			stopHost()
 			settled <- <-hostDone
 		})

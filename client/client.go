@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -57,7 +58,7 @@ type Client struct {
 }
 
 // Connect connects to a cluster at "margay://host:port[,host:port...]" (scheme and port may be left out; empty with
-// WithContext). It returns once one broker has accepted the credential, and fails when none does before ctx ends (or
+// WithContext), or at "margay+tls://..." where UDP does not get through: over TLS on TCP, on the port of the same number. It returns once one broker has accepted the credential, and fails when none does before ctx ends (or
 // DefaultConnectTimeout, when ctx has no deadline).
 func Connect(ctx context.Context, address string, opts ...Option) (*Client, error) {
 	cfg, err := newConfig(address, opts)
@@ -142,14 +143,20 @@ func (c *Client) newLink() *link.Link {
 	})
 }
 
+// dial takes the transport of the address.
 func (c *Client) dial(ctx context.Context, address string) (session.Conn, error) {
+	hostPort, overTLS := strings.CutPrefix(address, schemeTLS)
 	tc := c.cfg.tls.Clone()
 	if tc.ServerName == "" {
-		host, _, err := net.SplitHostPort(address)
+		host, _, err := net.SplitHostPort(hostPort)
 		if err != nil {
 			return nil, code.New(code.BadRequest, "address %q: %w", address, err)
 		}
 		tc.ServerName = host
+	}
+	cfg := session.Config{KeepAlive: keepAlive, Idle: idleTimeout, Logger: c.cfg.logger}
+	if overTLS {
+		return session.DialTLS(ctx, c.cfg.tcpConn, hostPort, tc, cfg)
 	}
 	var pc net.PacketConn
 	if c.cfg.packetConn != nil {
@@ -158,9 +165,7 @@ func (c *Client) dial(ctx context.Context, address string) (session.Conn, error)
 			return nil, code.New(code.Unavailable, "socket for %s: %w", address, err)
 		}
 	}
-	conn, err := session.DialQUIC(ctx, pc, address, tc, session.Config{
-		KeepAlive: keepAlive, Idle: idleTimeout, Logger: c.cfg.logger,
-	})
+	conn, err := session.DialQUIC(ctx, pc, hostPort, tc, cfg)
 	if pc == nil {
 		return conn, err
 	}

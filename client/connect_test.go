@@ -19,6 +19,7 @@ import (
 	"margay.dev/client/internal/fakebroker"
 	"margay.dev/wire/code"
 	"margay.dev/wire/control"
+	"margay.dev/wire/session/sessiontest"
 )
 
 func TestConnectFailsEarlyAndSaysWhy(t *testing.T) {
@@ -62,7 +63,9 @@ func TestConnectChecksItsOptions(t *testing.T) {
 		"margay://a:0":         client.ErrBadRequest,
 		"margay://a,,b":        client.ErrBadRequest,
 		"margay://user@a:1":    client.ErrBadRequest,
-		"margay+tls://a:7420":  client.ErrUnsupported,
+		"margay+tls://a:0":     client.ErrBadRequest,
+		"margay+quic://a:7420": client.ErrBadRequest,
+		"a:1,http://b:2":       client.ErrBadRequest,
 		"margay://x:70000":     client.ErrBadRequest,
 		"margay://a:1:2:zz,b":  client.ErrBadRequest,
 		"margay://a/b/c":       client.ErrBadRequest,
@@ -276,21 +279,30 @@ func TestConnectNamed(t *testing.T) {
 func TestOwnSocketIsClosed(t *testing.T) {
 	b := fakebroker.New(t)
 	var mu sync.Mutex
-	var sockets []net.PacketConn
+	var sockets []interface{ SetDeadline(t time.Time) error }
 	c := connect(t, b, client.WithPacketConn(func(context.Context, string) (net.PacketConn, error) {
 		pc, err := net.ListenPacket("udp", "127.0.0.1:0")
 		mu.Lock()
 		defer mu.Unlock()
 		sockets = append(sockets, pc)
 		return pc, err
+	}), client.WithTCPConn(func(_ context.Context, addr string) (net.Conn, error) {
+		nc, err := net.Dial("tcp", addr)
+		mu.Lock()
+		defer mu.Unlock()
+		sockets = append(sockets, nc)
+		return nc, err
 	}))
 	c.Close()
 	mu.Lock()
 	defer mu.Unlock()
-	if len(sockets) != 1 {
+	want := map[string]int{"quic": 1, "tls": 2} // there, a link and a lane
+	if len(sockets) != want[sessiontest.Transport()] {
 		t.Fatalf("%d sockets were made", len(sockets))
 	}
-	if err := sockets[0].SetDeadline(time.Now()); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("the socket is still open: %v", err)
+	for _, s := range sockets {
+		if err := s.SetDeadline(time.Now()); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("the socket is still open: %v", err)
+		}
 	}
 }

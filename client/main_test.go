@@ -31,7 +31,7 @@ func within(t testing.TB) context.Context {
 func connect(t testing.TB, b *fakebroker.Broker, opts ...client.Option) *client.Client {
 	t.Helper()
 	opts = append([]client.Option{client.WithCA(b.CA), client.WithToken("secret")}, opts...)
-	c, err := client.Connect(within(t), "margay://"+b.Address(), opts...)
+	c, err := client.Connect(within(t), b.Address(), opts...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"margay.dev/wire/batch"
 	"margay.dev/wire/code"
 	"margay.dev/wire/control"
+	"margay.dev/wire/session"
 )
 
 // The defaults.
@@ -60,6 +61,7 @@ type config struct {
 	logger      *slog.Logger
 	bufferBytes int64
 	packetConn  func(ctx context.Context, address string) (net.PacketConn, error)
+	tcpConn     session.NetDial
 	rng         *rand.Rand
 	tenant      string
 	namespace   string
@@ -138,10 +140,16 @@ func WithBufferBytes(n int64) Option {
 	})
 }
 
-// WithPacketConn makes the socket of each connection: for simulated networks and for sockets with special needs. The
+// WithPacketConn makes the UDP socket of each connection to a margay:// address: for simulated networks and for sockets with special needs. The
 // client closes what it is given.
 func WithPacketConn(dial func(ctx context.Context, address string) (net.PacketConn, error)) Option {
 	return option(func(c *config) { c.packetConn = dial })
+}
+
+// WithTCPConn makes the TCP connections to margay+tls:// addresses, one for each connection and one for each of its lanes:
+// through a proxy, or on a simulated network. All connections made for one address must reach the same node.
+func WithTCPConn(dial func(ctx context.Context, address string) (net.Conn, error)) Option {
+	return option(func(c *config) { c.tcpConn = dial })
 }
 
 // WithRand draws producer ids, jitter and the first shard from rng, which the caller must not use any more.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
 	"margay.dev/broker/host"
@@ -127,11 +128,11 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// Serve accepts connections until ctx ends or the listener breaks. Then it ends the subscriptions with
+// Serve accepts connections until ctx ends or a listener breaks. Then it ends the subscriptions with
 // where to resume, calls settle, which answers what was taken, sends those answers, closes what is left
 // when grace is over, and returns after the last goroutine.
-func (s *Server) Serve(ctx context.Context, l session.Listener, grace time.Duration, settle func()) error {
-	err := s.acceptAll(ctx, l)
+func (s *Server) Serve(ctx context.Context, ls []session.Listener, grace time.Duration, settle func()) error {
+	err := s.acceptAll(ctx, ls)
 	s.drain(grace, settle)
 	if ctx.Err() == nil {
 		return err
@@ -139,14 +140,22 @@ func (s *Server) Serve(ctx context.Context, l session.Listener, grace time.Durat
 	return nil // it was told to end, and has
 }
 
-func (s *Server) acceptAll(ctx context.Context, l session.Listener) error {
-	for {
-		c, err := l.Accept(ctx)
-		if err != nil {
-			return err
-		}
-		s.accept(ctx, c)
+// acceptAll accepts from all listeners until one of them breaks: a node that is reached by half of its clients only
+// would look well from one side.
+func (s *Server) acceptAll(ctx context.Context, ls []session.Listener) error {
+	g, gctx := errgroup.WithContext(ctx)
+	for _, l := range ls {
+		g.Go(func() error {
+			for {
+				c, err := l.Accept(gctx)
+				if err != nil {
+					return err
+				}
+				s.accept(ctx, c)
+			}
+		})
 	}
+	return g.Wait()
 }
 
 func (s *Server) accept(ctx context.Context, c session.Conn) {

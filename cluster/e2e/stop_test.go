@@ -17,6 +17,7 @@ import (
 	"margay.dev/wire/code"
 	"margay.dev/wire/control"
 	"margay.dev/wire/session"
+	"margay.dev/wire/session/sessiontest"
 )
 
 // SIGTERM with a hundred subscribers attached ends a node in order: exit code 0 inside its own bound of 3 s (it says so
@@ -142,7 +143,7 @@ func rawConn(t *testing.T, p *process.Process) session.Conn {
 	t.Helper()
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM([]byte(p.Context().CA))
-	conn, err := session.DialQUIC(within(t), nil, p.Address(), &tls.Config{
+	conn, err := sessiontest.Dial(within(t), p.Address(), &tls.Config{
 		MinVersion: tls.VersionTLS13, RootCAs: pool, ServerName: "127.0.0.1",
 	}, session.Config{})
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"margay.dev/client"
 	"margay.dev/cluster/node"
 	"margay.dev/wire/control"
+	"margay.dev/wire/session/sessiontest"
 	"margay.dev/wire/token"
 )
 
@@ -124,6 +125,9 @@ func (n *Node) StartAgain() {
 // Address is host:port of the broker.
 func (n *Node) Address() string { return n.info.Address }
 
+// URL is the broker's address for a client: margay://, or margay+tls:// when MARGAY_TEST_TRANSPORT is tls.
+func (n *Node) URL() string { return sessiontest.URL(n.info.Address) }
+
 // HTTP is the base URL of the control plane.
 func (n *Node) HTTP() string { return n.info.HTTP }
 
@@ -153,7 +157,7 @@ func (n *Node) Connect(opts ...client.Option) *client.Client {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	cc := n.info.Context
-	c, err := client.Connect(ctx, "margay://"+n.info.Address, append([]client.Option{client.WithContext(cc)}, opts...)...)
+	c, err := client.Connect(ctx, n.URL(), append([]client.Option{client.WithContext(cc)}, opts...)...)
 	if err != nil {
 		n.t.Fatalf("connect: %v", err)
 	}

@@ -8,16 +8,18 @@ const (
 	descriptorsOther = 64
 	httpConnections  = 256
 	minHTTP          = 16
+	minLanes         = 16
 )
 
 // descriptors divides what the process may have open. Each part is a bound, so that no one of them can take
 // another's last descriptor: a log that cannot roll its segment is worse than one that is not opened (OP-10).
 type descriptors struct {
-	limit, logs, sealed, http int // 0 for no bound
+	limit, logs, sealed, http, lanes int // 0 for no bound; lanes are TCP connections of clients
 }
 
-// divide takes the limit of the process and how many are wanted for sealed segments, 0 for as many as is wise.
-func divide(limit, sealed int) descriptors {
+// divide takes the limit of the process, how many are wanted for sealed segments, 0 for as many as is wise, and whether
+// clients come over TCP too.
+func divide(limit, sealed int, lanes bool) descriptors {
 	if limit <= 0 {
 		return descriptors{sealed: sealed, http: httpConnections}
 	}
@@ -25,6 +27,9 @@ func divide(limit, sealed int) descriptors {
 		sealed = min(256, limit/8)
 	}
 	d := descriptors{limit: limit, sealed: sealed, http: min(httpConnections, max(minHTTP, limit/8))}
-	d.logs = max(8, limit-d.sealed-d.http-descriptorsOther)
+	if lanes {
+		d.lanes = max(minLanes, limit/8)
+	}
+	d.logs = max(8, limit-d.sealed-d.http-d.lanes-descriptorsOther)
 	return d
 }

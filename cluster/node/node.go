@@ -34,6 +34,7 @@ import (
 type Config struct {
 	Dir          string
 	Listen, HTTP string // host:port; port 0 takes a free one
+	NoTCP        bool   // clients over QUIC only; otherwise over TLS too, on the TCP port of the same number
 	Logger       *slog.Logger
 	Level        *slog.LevelVar // of Logger; nil: it cannot be changed while the node runs
 	Version      string
@@ -59,6 +60,7 @@ type Sockets interface {
 // Info is what a node that is ready can say of itself.
 type Info struct {
 	Address string          // of the broker
+	TCP     bool            // it takes clients over TLS on the TCP port of the same number too
 	HTTP    string          // base URL of the control plane
 	Context control.Context // how to reach it; holds the API key
 	Fresh   bool            // the directory was new
@@ -83,10 +85,10 @@ type node struct {
 	cfg      Config
 	fresh    bool
 	dir      *storage.Dir
-	udp      net.PacketConn
+	clients  clientSockets
 	tcp      net.Listener
 	control  *controlplane.Server
-	listener session.Listener
+	serving  []session.Listener
 	broker   *broker.Broker
 	registry *prometheus.Registry
 	health   *health
@@ -135,7 +137,7 @@ func (n *node) open(ctx context.Context) error {
 	if err := n.checkCatalog(); err != nil {
 		return err
 	}
-	if n.udp, err = n.cfg.Sockets.ListenPacket(ctx, "udp", n.cfg.Listen); err != nil {
+	if n.clients, err = listenForClients(ctx, n.cfg.Sockets, n.cfg.Listen, !n.cfg.NoTCP); err != nil {
 		return fmt.Errorf("listen for clients: %w", err)
 	}
 	if n.tcp, err = n.cfg.Sockets.Listen(ctx, "tcp", n.cfg.HTTP); err != nil {
@@ -170,7 +172,7 @@ func (n *node) checkCatalog() error {
 func (n *node) openParts(ctx context.Context, id storage.Identity) error {
 	var err error
 	n.control, err = controlplane.New(ctx, controlplane.Config{
-		Dir: n.controlDir(), Node: id.Node, Cluster: id.Cluster, Address: n.udp.LocalAddr().String(),
+		Dir: n.controlDir(), Node: id.Node, Cluster: id.Cluster, Address: n.clients.address(),
 		Hosts: hosts(n.cfg.Listen, n.cfg.HTTP), Wall: n.cfg.Wall, Logger: n.cfg.Logger, Level: n.cfg.Level, Status: n.status,
 	})
 	if err != nil {
@@ -179,7 +181,7 @@ func (n *node) openParts(ctx context.Context, id storage.Identity) error {
 	if err := n.makeContext(ctx); err != nil {
 		return err
 	}
-	d := divide(descriptorLimit(), n.cfg.Sealed)
+	d := divide(descriptorLimit(), n.cfg.Sealed, n.clients.tcp != nil)
 	if d.limit > 0 && d.limit < 1024 {
 		n.cfg.Logger.Warn("few descriptors: shards beyond the bound are refused; raise the limit on open files", "limit", d.limit, "logs", d.logs)
 	}
@@ -187,17 +189,15 @@ func (n *node) openParts(ctx context.Context, id storage.Identity) error {
 	sc := n.cfg.Session
 	sc.Logger = n.cfg.Logger
 	sc.MaxConns = transportConnections(n.cfg.Limits.Connections)
-	stats := &session.Stats{}
-	sc.Stats = stats
+	sc.MaxSockets = d.lanes
 	if sc.ResetKey, err = resetKey(n.cfg.Dir); err != nil {
 		return err
 	}
-	if n.listener, err = session.ListenQUIC(n.udp, n.control.TLSConfig(), sc); err != nil {
+	if err := n.listen(sc); err != nil {
 		return fmt.Errorf("listen for clients: %w", err)
 	}
-	registerTransport(n.registry, stats)
 	n.broker, err = broker.New(broker.Config{
-		Node: id.Node, Cluster: id.Cluster, FS: n.cfg.FS, Dir: n.dir, Listener: n.listener, ControlPlane: n.control,
+		Node: id.Node, Cluster: id.Cluster, FS: n.cfg.FS, Dir: n.dir, Listeners: n.serving, ControlPlane: n.control,
 		Wall: n.cfg.Wall, Logger: n.cfg.Logger, Registerer: n.registry, Grace: n.cfg.Grace,
 		OpenLogs: d.logs, Sealed: d.sealed, Reserve: n.cfg.Reserve, FlushSlots: n.cfg.FlushSlots, Versions: n.cfg.VersionBytes,
 		Limits: n.cfg.Limits, KeepAlive: sc.KeepAlive, Idle: sc.Idle,
@@ -259,7 +259,7 @@ const contextName = "context.yaml"
 // makeContext keeps the API key that the directory's context holds while that is good, and makes one else.
 func (n *node) makeContext(ctx context.Context) error {
 	n.context = control.Context{
-		Name: "local", Addresses: []string{n.udp.LocalAddr().String()}, HTTP: n.url(), CA: string(n.control.CA()),
+		Name: "local", Addresses: []string{n.clients.address()}, HTTP: n.url(), CA: string(n.control.CA()),
 		Tenant: control.DefaultTenant, Namespace: control.DefaultNamespace,
 	}
 	if old, err := control.LoadContext(filepath.Join(n.cfg.Dir, contextName)); err == nil && n.control.ValidAPIKey(ctx, old.APIKey) {
@@ -305,12 +305,12 @@ func (n *node) serve(ctx context.Context) error {
 		case <-n.broker.Ready():
 			if n.cfg.Ready != nil {
 				n.cfg.Ready(Info{
-					Address: n.udp.LocalAddr().String(), HTTP: n.url(), Context: n.context, Fresh: n.fresh,
+					Address: n.clients.address(), TCP: n.clients.tcp != nil, HTTP: n.url(), Context: n.context, Fresh: n.fresh,
 					Issue: n.control.IssueToken, ReloadCertificates: n.control.ReloadCertificates,
 				})
 			}
 			n.health.ready.Store(true) // behind Ready: who waits for it finds the context written
-			n.cfg.Logger.Info("ready", "version", n.cfg.Version, "node", n.dir.Node(), "start", n.dir.Starts(), "address", n.udp.LocalAddr().String(), "http", n.url())
+			n.cfg.Logger.Info("ready", "version", n.cfg.Version, "node", n.dir.Node(), "start", n.dir.Starts(), "address", n.clients.address(), "tcp", n.clients.tcp != nil, "http", n.url())
 		case <-ctx.Done():
 		}
 		<-ctx.Done()
@@ -346,12 +346,10 @@ func (n *node) serveHTTP(web *http.Server) error {
 // close lets go of everything that open took, the directory last.
 func (n *node) close() error {
 	var errs []error
-	if n.listener != nil {
-		errs = append(errs, n.listener.Close())
+	for _, l := range n.serving {
+		errs = append(errs, closed(l.Close()))
 	}
-	if n.udp != nil {
-		errs = append(errs, closed(n.udp.Close()))
-	}
+	errs = append(errs, n.clients.close())
 	if n.tcp != nil {
 		errs = append(errs, closed(n.tcp.Close()))
 	}

@@ -26,6 +26,7 @@ import (
 	"margay.dev/cluster/node"
 	"margay.dev/wire/control"
 	"margay.dev/wire/session"
+	"margay.dev/wire/session/sessiontest"
 	"margay.dev/wire/token"
 )
 
@@ -123,7 +124,7 @@ func serverCertificate(t *testing.T, n *margaytest.Node) [32]byte {
 		t.Fatal("the context holds no CA")
 	}
 	var sum [32]byte
-	c, err := session.DialQUIC(within(t), nil, n.Address(), &tls.Config{
+	c, err := sessiontest.Dial(within(t), n.Address(), &tls.Config{
 		RootCAs: pool, MinVersion: tls.VersionTLS13,
 		VerifyConnection: func(s tls.ConnectionState) error {
 			sum = sha256.Sum256(s.PeerCertificates[0].Raw)

@@ -20,7 +20,7 @@ func (n *node) status() control.Status {
 	r := n.broker.Report()
 	s := control.Status{
 		Node: n.id.Node, Cluster: n.id.Cluster, Version: n.cfg.Version,
-		StartedAt: n.started.UTC(), Time: n.cfg.Wall().UTC(), Checks: n.checks(r),
+		Addresses: n.addresses(), StartedAt: n.started.UTC(), Time: n.cfg.Wall().UTC(), Checks: n.checks(r),
 		Disk: control.StatusDisk{FreeBytes: r.Free, ReserveBytes: r.Reserve, Full: r.DiskFull},
 	}
 	s.Verdict = verdict(s.Checks)

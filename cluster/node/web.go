@@ -130,7 +130,13 @@ func newRegistry(version string) *prometheus.Registry {
 	return r
 }
 
-func registerTransport(r *prometheus.Registry, s *session.Stats) {
+func registerTransport(r *prometheus.Registry, counted map[string]*session.Stats) {
+	for transport, s := range counted {
+		registerStats(prometheus.WrapRegistererWith(prometheus.Labels{"transport": transport}, r), s)
+	}
+}
+
+func registerStats(r prometheus.Registerer, s *session.Stats) {
 	gauge := func(name, help string, v func() int64) {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(v()) }))
 	}

@@ -24,7 +24,7 @@ func (p *Process) Command(stdin io.Reader, args ...string) Result {
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, p.binary, args...)
-	cmd.Env = append(p.environment(), "MARGAY_CONTEXT="+p.ContextFile())
+	cmd.Env = append(p.environment(), "MARGAY_CONTEXT="+p.ContextFile(), "MARGAY_ADDRESS="+p.URL())
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = stdin, &stdout, &stderr, time.Second
 	err := cmd.Run()
 	if ctx.Err() != nil {

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"margay.dev/wire/control"
+	"margay.dev/wire/session/sessiontest"
 )
 
 // patience is how long anything that must happen may take. No test passes by it, and none depends on less.
@@ -70,7 +72,7 @@ func New(t testing.TB, cfg Config) *Process {
 	if p.cfg.Data == "" {
 		p.cfg.Data = filepath.Join(home, "data")
 	}
-	p.listen, p.http = freePort(t, "udp"), freePort(t, "tcp")
+	p.listen, p.http = freePort(t, "udp", "tcp"), freePort(t, "tcp")
 	t.Cleanup(p.end)
 	return p
 }
@@ -85,15 +87,15 @@ func Start(t testing.TB, cfg Config) *Process {
 
 // freePort finds a port that is free and lies below those that the system hands out on its own: while a node is down,
 // nobody's client socket takes the port that the node will come back on.
-func freePort(t testing.TB, network string) string {
+func freePort(t testing.TB, networks ...string) string {
 	t.Helper()
 	for range 100 {
 		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(10_000+rand.IntN(22_000)))
-		if isFree(network, addr) {
+		if !slices.ContainsFunc(networks, func(n string) bool { return !isFree(n, addr) }) {
 			return addr
 		}
 	}
-	t.Fatalf("no free %s port in 100 tries", network)
+	t.Fatalf("no port free for %v in 100 tries", networks)
 	return ""
 }
 
@@ -164,12 +166,17 @@ func (p *Process) PID() int { return p.run.cmd.Process.Pid }
 // ContextFile is the file that says how to reach the node.
 func (p *Process) ContextFile() string { return filepath.Join(p.cfg.Data, "context.yaml") }
 
-// Context is how to reach the node; it holds the API key. The node must have been ready once.
+// URL is the broker's address for a client, with the transport that is tested.
+func (p *Process) URL() string { return sessiontest.URL(p.listen) }
+
+// Context is how to reach the node, over the transport that is tested; it holds the API key. The node must have been ready
+// once.
 func (p *Process) Context() control.Context {
 	p.t.Helper()
 	c, err := control.LoadContext(p.ContextFile())
 	if err != nil {
 		p.t.Fatalf("the node's context: %v", err)
 	}
+	c.Addresses = []string{p.URL()}
 	return *c
 }

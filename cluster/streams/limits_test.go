@@ -21,6 +21,7 @@ import (
 	"margay.dev/wire/code"
 	"margay.dev/wire/control"
 	"margay.dev/wire/session"
+	"margay.dev/wire/session/sessiontest"
 )
 
 func startLimited(t *testing.T, limits broker.Limits, more ...func(*node.Config)) *margaytest.Node {
@@ -38,7 +39,7 @@ func refusedConnection(t *testing.T, n *margaytest.Node) {
 	t.Helper()
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM([]byte(n.Context().CA))
-	c, err := session.DialQUIC(within(t), nil, n.Address(), &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}, session.Config{})
+	c, err := sessiontest.Dial(within(t), n.Address(), &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}, session.Config{})
 	if err == nil {
 		defer func() { _ = c.Close(0, "") }()
 		select {

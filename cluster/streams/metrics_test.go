@@ -64,7 +64,7 @@ func TestMetricsCountWhatHappens(t *testing.T) {
 		t.Error("a reader may write")
 	}
 	counted(t, n, `margay_errors_total{code="permission_denied"}`, 1, false)
-	if _, err := client.Connect(within(t), "margay://"+n.Address(), client.WithCA([]byte(n.Context().CA)), client.WithToken("no.such.token")); err == nil {
+	if _, err := client.Connect(within(t), n.URL(), client.WithCA([]byte(n.Context().CA)), client.WithToken("no.such.token")); err == nil {
 		t.Error("a token that is none is taken")
 	}
 	counted(t, n, `margay_token_verifications_total{result="invalid"}`, 1, false)
@@ -130,7 +130,7 @@ func TestMetricsOfSlowSubscribers(t *testing.T) {
 			counted(t, n, "margay_subscription_queue_bytes", 0, true)
 			counted(t, n, "margay_subscription_queue_records", 0, true)
 			counted(t, n, "margay_inbox_bytes", 0, true)
-			counted(t, n, "margay_transport_outbound_bytes", 0, true)
+			counted(t, n, transport("margay_transport_outbound_bytes"), 0, true)
 		})
 	}
 }

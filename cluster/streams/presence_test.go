@@ -5,6 +5,7 @@ package streams_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -93,6 +94,45 @@ func TestLastRecordIsPublishedWhenTheConnectionIsLost(t *testing.T) {
 	}
 }
 
+// sockets are those of a client whose process can die: they are gone at once, and nobody makes others.
+type sockets struct {
+	mu   sync.Mutex
+	gone bool
+	all  []io.Closer
+}
+
+func (s *sockets) options() []client.Option {
+	return []client.Option{
+		client.WithPacketConn(func(context.Context, string) (net.PacketConn, error) {
+			return add(s, func() (net.PacketConn, error) { return net.ListenPacket("udp", "127.0.0.1:0") })
+		}),
+		client.WithTCPConn(func(_ context.Context, addr string) (net.Conn, error) {
+			return add(s, func() (net.Conn, error) { return net.Dial("tcp", addr) })
+		}),
+	}
+}
+
+func add[C io.Closer](s *sockets, open func() (C, error)) (c C, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone {
+		return c, errors.New("the process is dead")
+	}
+	if c, err = open(); err == nil {
+		s.all = append(s.all, c)
+	}
+	return c, err
+}
+
+func (s *sockets) die() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone = true
+	for _, c := range s.all {
+		_ = c.Close()
+	}
+}
+
 // The same through the library; its process dies when its sockets do.
 func TestLastRecordOfAClient(t *testing.T) {
 	t.Parallel()
@@ -115,30 +155,14 @@ func TestLastRecordOfAClient(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	var mu sync.Mutex
-	var sockets []net.PacketConn
-	var gone bool
-	dead := n.Connect(client.WithPacketConn(func(context.Context, string) (net.PacketConn, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if gone {
-			return nil, errors.New("the process is dead")
-		}
-		pc, err := net.ListenPacket("udp", "127.0.0.1:0")
-		sockets = append(sockets, pc)
-		return pc, err
-	}))
+	var process sockets
+	dead := n.Connect(process.options()...)
 	for _, v := range []string{"dead", "dead too"} {
 		if _, err := dead.LastRecord(within(t), "presence", record(v), time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}
-	mu.Lock()
-	gone = true
-	for _, pc := range sockets {
-		_ = pc.Close()
-	}
-	mu.Unlock()
+	process.die()
 	got := map[string]bool{}
 	for _, rec := range take(t, s, 2) {
 		got[string(rec.Value)] = true

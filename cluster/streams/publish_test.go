@@ -53,7 +53,7 @@ func TestBadInput(t *testing.T) {
 	if !errors.Is(err, code.NotFound) && !errors.Is(err, code.BadRequest) {
 		t.Errorf("subscribe to a shard that is not there: %v", err)
 	}
-	_, err = client.Connect(ctx, "margay://"+n.Address(), client.WithCA([]byte(n.Context().CA)), client.WithToken("not.a.token"))
+	_, err = client.Connect(ctx, n.URL(), client.WithCA([]byte(n.Context().CA)), client.WithToken("not.a.token"))
 	wantCode(t, err, code.Unauthenticated, code.ClassFatal)
 	if _, err := p.Publish(ctx, client.Record{Value: []byte("still alive")}); err != nil {
 		t.Fatal(err)

@@ -22,6 +22,7 @@ import (
 	"margay.dev/wire/code"
 	"margay.dev/wire/control"
 	"margay.dev/wire/session"
+	"margay.dev/wire/session/sessiontest"
 )
 
 // raw speaks frames to a node without the client library, as a hostile or a newer peer would.
@@ -37,7 +38,7 @@ func dial(t *testing.T, n *margaytest.Node) *raw {
 	if !pool.AppendCertsFromPEM([]byte(n.Context().CA)) {
 		t.Fatal("the context holds no CA")
 	}
-	c, err := session.DialQUIC(within(t), nil, n.Address(), &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}, session.Config{})
+	c, err := sessiontest.Dial(within(t), n.Address(), &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}, session.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -419,6 +420,9 @@ func TestManyLanes(t *testing.T) {
 	eventually(t, "the subscriptions to end", func() bool { return metric(t, n, "margay_subscriptions") == "0" })
 	eventually(t, "the lanes to be as many as before", func() bool { return number(t, n, "margay_transport_lanes") <= before })
 }
+
+// transport is the name of a metric of the transport that is tested.
+func transport(name string) string { return name + `{transport="` + sessiontest.Transport() + `"}` }
 
 // metric reads one metric of the node.
 func metric(t *testing.T, n *margaytest.Node, name string) string {

@@ -21,7 +21,7 @@ import (
 // limited returns a client with a token of its own.
 func limited(t *testing.T, n *margaytest.Node, tenant string, grants ...token.Grant) *client.Client {
 	t.Helper()
-	c, err := client.Connect(within(t), "margay://"+n.Address(), client.WithCA([]byte(n.Context().CA)),
+	c, err := client.Connect(within(t), n.URL(), client.WithCA([]byte(n.Context().CA)),
 		client.WithToken(n.Token(tenant, time.Hour, grants...)))
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestTokenExpiresOnLiveConnection(t *testing.T) {
 	n := margaytest.Start(t)
 	create(t, n, control.StreamSpec{Name: "s"})
 	grant := token.FullGrant()
-	c, err := client.Connect(within(t), "margay://"+n.Address(), client.WithCA([]byte(n.Context().CA)), client.WithToken(n.Token("default", time.Second, grant)))
+	c, err := client.Connect(within(t), n.URL(), client.WithCA([]byte(n.Context().CA)), client.WithToken(n.Token("default", time.Second, grant)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ type Status struct {
 	Node      string    `json:"node"`
 	Cluster   string    `json:"cluster"`
 	Version   string    `json:"version"`
+	Addresses []string  `json:"addresses,omitempty" doc:"Where it takes clients"`
 	StartedAt time.Time `json:"started_at"`
 	Time      time.Time `json:"time" doc:"The node's clock, when it answered"`
 

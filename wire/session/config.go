@@ -40,7 +40,7 @@ type Config struct {
 	// MaxConns a listener has (10,000), and from one address (0: no bound of its own). More are refused.
 	MaxConns, MaxConnsPerAddress int
 	// MaxSockets is how many TCP connections a TLS listener has, one for each connection and one for each lane (65,536).
-	// More are closed.
+	// An eighth of them is for those that are on their way, or refused.
 	MaxSockets int
 	// OutboundBytes that Send may queue on one lane (1 MiB).
 	OutboundBytes int

@@ -34,8 +34,10 @@ type tlsConn struct {
 	state sync.Mutex
 	lanes map[uint64]*tlsStream
 	last  uint64 // number of a lane, in the client
-	// held are the lanes, in the client, for which the server has said neither no nor that they are done.
-	held map[uint64]struct{}
+	// held are the lanes, in the client, for which the server has said neither no nor that they are done. Opening are those
+	// that are on their way, with what the link has said of them already: it may be ahead of their own connections.
+	held    map[uint64]struct{}
+	opening map[uint64][]message
 	// arrived are lanes, in the server, that nobody has accepted yet.
 	arrived []*tlsStream
 	arrival chan struct{}
@@ -55,7 +57,7 @@ type tlsConn struct {
 
 func newTLSConn(cfg Config, id sessionID, raw *rawConn, t *tls.Conn) *tlsConn {
 	c := &tlsConn{
-		id: id, raw: raw, tls: t, lanes: map[uint64]*tlsStream{}, held: map[uint64]struct{}{}, arrival: make(chan struct{}, 1),
+		id: id, raw: raw, tls: t, lanes: map[uint64]*tlsStream{}, held: map[uint64]struct{}{}, opening: map[uint64][]message{}, arrival: make(chan struct{}, 1),
 		gone: make(chan struct{}), heard: time.Now(), release: func() {},
 	}
 	c.life, c.end = context.WithCancel(context.Background())
@@ -82,6 +84,7 @@ func (c *tlsConn) OpenLane(ctx context.Context) (*Lane, error) {
 	c.last++
 	number := c.last
 	c.held[number] = struct{}{}
+	c.opening[number] = nil
 	c.state.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.HandshakeTimeout)
 	defer cancel()
@@ -92,15 +95,22 @@ func (c *tlsConn) OpenLane(ctx context.Context) (*Lane, error) {
 		return nil, c.notOpened(number, err)
 	}
 	s := newTLSStream(c, number, raw, t)
-	if err := c.add(s); err != nil {
+	early, err := c.add(s)
+	if err != nil {
 		raw.kill()
 		return nil, err
+	}
+	for _, m := range early {
+		s.hear(m)
 	}
 	return newLane(c.shared, s), nil
 }
 
 // notOpened gives the slot back, or has the server do it when that may know of the lane.
 func (c *tlsConn) notOpened(number uint64, err error) error {
+	c.state.Lock()
+	delete(c.opening, number)
+	c.state.Unlock()
 	if unheard, ok := err.(*unheardError); ok { //nolint:errorlint // made by join, and wrapped by nobody
 		c.state.Lock()
 		c.done(number)
@@ -216,20 +226,22 @@ func (c *tlsConn) finish(err error, word *message) {
 	}
 }
 
-// add makes a lane known to the link.
-func (c *tlsConn) add(s *tlsStream) error {
+// add makes a lane known to the link, and returns what that has said of it already.
+func (c *tlsConn) add(s *tlsStream) ([]message, error) {
 	c.state.Lock()
 	defer c.state.Unlock()
 	switch {
 	case c.err != nil:
-		return c.err
+		return nil, c.err
 	case c.lanes[s.number] != nil:
-		return code.New(code.Protocol, "lane %d is there already", s.number)
+		return nil, code.New(code.Protocol, "lane %d is there already", s.number)
 	case c.join == nil && len(c.lanes) >= int(c.cfg.MaxLanes):
-		return code.New(code.TooMany, "the connection has %d lanes, as many as it may", len(c.lanes))
+		return nil, code.New(code.TooMany, "the connection has %d lanes, as many as it may", len(c.lanes))
 	}
 	c.lanes[s.number] = s
-	return nil
+	early := c.opening[s.number]
+	delete(c.opening, s.number)
+	return early, nil
 }
 
 // offer hands a lane to AcceptLane.

@@ -10,6 +10,9 @@ import (
 	"margay.dev/wire/code"
 )
 
+// maxEarly is how much can be said of a lane before it is there: that it is read no more, and that it has ended.
+const maxEarly = 2
+
 // post sends a message on the link without waiting. When the session has ended it is dropped.
 func (c *tlsConn) post(m message) {
 	c.state.Lock()
@@ -118,21 +121,20 @@ func (c *tlsConn) take(m message) error {
 	c.heard = time.Now()
 	s := c.lanes[m.lane]
 	client := c.join != nil
+	if early, opening := c.opening[m.lane]; opening && len(early) < maxEarly && (m.kind == msgReset || m.kind == msgStop) {
+		c.opening[m.lane] = append(early, m)
+	}
 	c.state.Unlock()
 	switch m.kind {
 	case msgAlive:
 		if m.code == 1 {
 			c.post(message{kind: msgAlive})
 		}
-	case msgReset:
+	case msgReset, msgStop:
 		if s != nil {
-			s.reset(m.code)
-		} else if !client { // it never came, or is done: either way its number is free
+			s.hear(m)
+		} else if !client && m.kind == msgReset { // it never came, or is done: either way its number is free
 			c.post(message{kind: msgDone, lane: m.lane})
-		}
-	case msgStop:
-		if s != nil {
-			s.stopped(m.code)
 		}
 	case msgDone:
 		if !client {

@@ -239,6 +239,9 @@ func (l *tlsListener) room(id sessionID, from netip.Addr) error {
 		return code.New(code.ShuttingDown, "shutting down")
 	case l.sessions[id] != nil:
 		return code.New(code.Protocol, "the session is there already")
+	case l.crowded():
+		l.cfg.Stats.RefusedConns.Add(1)
+		return l.tooManySockets()
 	case len(l.sessions) >= l.cfg.MaxConns, l.cfg.MaxConnsPerAddress > 0 && l.from[from] >= l.cfg.MaxConnsPerAddress:
 		l.cfg.Stats.RefusedConns.Add(1)
 		return code.New(code.Unavailable, "too many connections")
@@ -246,16 +249,29 @@ func (l *tlsListener) room(id sessionID, from netip.Addr) error {
 	return nil
 }
 
+// crowded says that no more TCP connections are kept. An eighth of them is left for those that are told so.
+func (l *tlsListener) crowded() bool {
+	return l.sockets-l.greeting >= l.cfg.MaxSockets-l.cfg.MaxSockets/8
+}
+
+func (l *tlsListener) tooManySockets() error {
+	return code.New(code.TooMany, "the node has as many TCP connections as it may; each lane is one").With(code.DetailLimit, uint64(l.cfg.MaxSockets))
+}
+
 // join gives a session a lane.
 func (l *tlsListener) join(p preface, raw *rawConn, t *tls.Conn) error {
 	l.mu.Lock()
-	c := l.sessions[p.id]
+	c, crowded := l.sessions[p.id], l.crowded()
 	l.mu.Unlock()
-	if c == nil {
+	switch {
+	case c == nil:
 		return code.New(code.Unavailable, "there is no such session")
+	case crowded:
+		l.cfg.Stats.RefusedConns.Add(1)
+		return l.tooManySockets()
 	}
 	s := newTLSStream(c, p.lane, raw, t)
-	if err := c.add(s); err != nil {
+	if _, err := c.add(s); err != nil {
 		return err
 	}
 	if !reply(t, message{kind: msgAccepted}) {

@@ -208,6 +208,15 @@ func (s *tlsStream) Cancel(c code.Code) {
 	s.abandon(laneError("lane", 0, false), laneError("lane", 0, false))
 }
 
+// hear does what the link says of the lane.
+func (s *tlsStream) hear(m message) {
+	if m.kind == msgReset {
+		s.reset(m.code)
+	} else {
+		s.stopped(m.code)
+	}
+}
+
 // reset: the peer has ended both directions.
 func (s *tlsStream) reset(c code.Code) {
 	s.abandon(laneError("lane read", c, true), laneError("lane write", c, true))

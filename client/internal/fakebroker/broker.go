@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fakebroker is a small scripted broker over real QUIC for the client's own tests; it keeps its logs in memory,
+// Package fakebroker is a small scripted broker for the client's own tests, over real QUIC or TLS; it keeps its logs in memory,
 // listens on loopback only, and refuses to be clever: what a test wants to go wrong, the test says.
 package fakebroker
 
@@ -11,9 +11,11 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"io"
 	"maps"
 	"math/big"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -22,6 +24,7 @@ import (
 	"margay.dev/wire/batch"
 	"margay.dev/wire/code"
 	"margay.dev/wire/session"
+	"margay.dev/wire/session/sessiontest"
 )
 
 // Broker serves the logs it was given. Its hooks may be changed at any time with Script.
@@ -30,7 +33,7 @@ type Broker struct {
 	server *tls.Config
 	// CA is what a client verifies the broker by.
 	CA   []byte
-	addr *net.UDPAddr
+	addr string // host:port
 
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -49,7 +52,7 @@ type Broker struct {
 
 // running is one life of the broker between Start and Stop.
 type running struct {
-	pc     *net.UDPConn
+	pc     io.Closer // what it listens on
 	ln     session.Listener
 	ctx    context.Context //nolint:containedctx // ends with the life
 	cancel context.CancelFunc
@@ -129,7 +132,7 @@ func New(tb testing.TB) *Broker {
 	tb.Helper()
 	b := &Broker{
 		tb: tb, logs: map[string]*Log{}, byID: map[batch.LogID]*Log{}, conns: map[session.Conn]*session.Lane{},
-		addr: &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)},
+		addr: "127.0.0.1:0",
 	}
 	b.changed = sync.NewCond(&b.mu)
 	b.server, b.CA = identity(tb)
@@ -158,17 +161,12 @@ func identity(tb testing.TB) (*tls.Config, []byte) {
 	}, ca
 }
 
-// Address is the broker's, the same in every life.
-func (b *Broker) Address() string { return b.addr.String() }
+// Address is the broker's, with the scheme of the transport that is tested, the same in every life.
+func (b *Broker) Address() string { return strings.TrimPrefix(sessiontest.URL(b.addr), "margay://") }
 
 // Start begins to listen, on the port of the last life.
 func (b *Broker) Start() {
-	pc, err := net.ListenUDP("udp", b.addr)
-	if err != nil {
-		b.tb.Fatal(err)
-	}
-	b.addr = pc.LocalAddr().(*net.UDPAddr)
-	ln, err := session.ListenQUIC(pc, b.server, session.Config{ResetKey: &[32]byte{1}})
+	pc, ln, err := b.listen()
 	if err != nil {
 		b.tb.Fatal(err)
 	}
@@ -184,6 +182,26 @@ func (b *Broker) Start() {
 			r.wg.Go(func() { b.serve(r, c) })
 		}
 	})
+}
+
+// listen serves the transport that is tested.
+func (b *Broker) listen() (socket io.Closer, _ session.Listener, _ error) {
+	var lc net.ListenConfig
+	if sessiontest.Transport() == "tls" {
+		ln, err := lc.Listen(context.Background(), "tcp", b.addr)
+		if err != nil {
+			return nil, nil, err
+		}
+		b.addr = ln.Addr().String()
+		return ln, session.ListenTLS(ln, b.server, session.Config{}), nil
+	}
+	pc, err := lc.ListenPacket(context.Background(), "udp", b.addr)
+	if err != nil {
+		return nil, nil, err
+	}
+	b.addr = pc.LocalAddr().String()
+	ln, err := session.ListenQUIC(pc, b.server, session.Config{ResetKey: &[32]byte{1}})
+	return pc, ln, err
 }
 
 // Stop ends this life; stopping again does nothing.

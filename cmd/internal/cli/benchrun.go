@@ -19,8 +19,6 @@ import (
 	"margay.dev/wire/control"
 )
 
-const schemeTLS = "margay+tls://"
-
 // benchTarget is the node that is measured.
 type benchTarget struct {
 	cfg   margay.Config

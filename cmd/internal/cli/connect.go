@@ -28,7 +28,7 @@ func (a *app) connect(ctx context.Context, t *target, options ...client.Option) 
 			Do: "name both, as in --address margay://HOST:7420,http://HOST:7421, or use that node's context: --context DATA/context.yaml",
 		}
 	}
-	address := scheme + strings.Join(t.Addresses, ",")
+	address := strings.Join(withSchemes(t.Addresses), ",")
 	where := t.Context
 	if t.token != "" {
 		where.APIKey = "" // with both, it would not be clear as whom the command goes
@@ -42,6 +42,17 @@ func (a *app) connect(ctx context.Context, t *target, options ...client.Option) 
 		return nil, exit.NoAnswer(err, address)
 	}
 	return c, nil
+}
+
+// withSchemes are addresses that each say how they are reached.
+func withSchemes(addresses []string) []string {
+	out := make([]string, len(addresses))
+	for i, a := range addresses {
+		if out[i] = a; !strings.Contains(a, "://") {
+			out[i] = scheme + a
+		}
+	}
+	return out
 }
 
 // connectTo opens a connection for a stream as a user typed it; full names it to the broker, name to the user.

@@ -22,7 +22,7 @@ func (a *app) addGlobals(root *cobra.Command) {
 	flags := root.PersistentFlags()
 	flags.VarP(&a.global.output, "output", "o", "how results are written")
 	flags.StringVar(&a.global.context, "context", "", "context to use: a name, or the path of a context file")
-	flags.StringVar(&a.global.address, "address", "", "broker to use instead of the context's, such as margay://127.0.0.1:7420")
+	flags.StringVar(&a.global.address, "address", "", "broker to use instead of the context's, such as margay://127.0.0.1:7420, or margay+tls://127.0.0.1:7420 over TCP")
 	flags.StringVar(&a.global.token, "token", "", "token to use instead of the context's API key")
 	flags.StringVar(&a.global.ca, "ca", "", "file of the CA certificates to trust instead of the context's")
 	flags.DurationVar(&a.global.timeout, "timeout", defaultTimeout, "how long to try to reach somebody, and to wait for one answer")

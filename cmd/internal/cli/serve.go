@@ -161,6 +161,7 @@ func startFailure(err error, data string) error {
 // served is what `serve --output json` prints once it is ready.
 type served struct {
 	Address string `json:"address"`
+	TLS     string `json:"address_tls,omitempty"` // empty when TCP is off
 	HTTP    string `json:"http"`
 	Data    string `json:"data"`
 	Context string `json:"context"` // a file
@@ -214,16 +215,20 @@ func othersContext(store contexts.Store, c *control.Context) bool {
 }
 
 func (a *app) printServing(info node.Info, data, file, where, use string) error {
-	address := scheme + info.Address
+	address, tls, both := scheme+info.Address, "", a.Bold(scheme+info.Address)
+	if info.TCP {
+		tls = schemeTLS + info.Address
+		both += " and " + a.Bold(tls)
+	}
 	switch a.Format() {
 	case output.JSON:
-		return a.JSON(served{address, info.HTTP, data, file, info.Fresh, os.Getpid()})
+		return a.JSON(served{address, tls, info.HTTP, data, file, info.Fresh, os.Getpid()})
 	case output.Raw:
 		return a.Raw([]byte(address))
 	case output.Text: // for a person, below
 	}
 	margay := a.self()
-	err := a.Line("margay serves at %s, control plane %s, data in %s", a.Bold(address), info.HTTP, data)
+	err := a.Line("margay serves at %s, control plane %s, data in %s", both, info.HTTP, data)
 	if err != nil || !info.Fresh {
 		return err
 	}

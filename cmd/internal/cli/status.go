@@ -92,6 +92,7 @@ func (a *app) printStatus(s control.Status) error {
 	}
 	rows := [][]string{
 		{"node", fmt.Sprintf("%s of cluster %s, version %s, up %s", s.Node, s.Cluster, s.Version, since(s.StartedAt, s.Time))},
+		{"address", strings.Join(s.Addresses, " and ")},
 		{"verdict", verdict},
 	}
 	for i, c := range s.Checks {

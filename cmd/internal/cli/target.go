@@ -19,6 +19,7 @@ import (
 
 const (
 	scheme          = "margay://"
+	schemeTLS       = "margay+tls://"
 	defaultPort     = "7420"
 	defaultHTTPPort = "7421"
 )
@@ -100,18 +101,26 @@ func (a *app) contextError(name string, err error) error {
 	return exit.Misuse("%w", err)
 }
 
-// redirect replaces the addresses by those of --address: brokers as HOST[:PORT] or margay://HOST[:PORT],
-// the control plane as http(s)://HOST[:PORT], several with commas between.
+// redirect replaces the addresses by those of --address: brokers as HOST[:PORT], margay://HOST[:PORT]
+// or, for TLS over TCP, margay+tls://HOST[:PORT]; the control plane as http(s)://HOST[:PORT], several with commas between.
 //
 // When no control plane is named and the brokers are not the context's own, there is none: with the context's, or
 // with what a guess would find, a command would change one cluster while it was told another, and show it a key.
 func (t *target) redirect(address string) error {
 	var brokers []string
-	var http string
+	var http, carried string
 	for one := range strings.SplitSeq(address, ",") {
 		if strings.HasPrefix(one, "http://") || strings.HasPrefix(one, "https://") {
 			http = one
 			continue
+		}
+		switch { // a part without a scheme has that of the part before it
+		case strings.HasPrefix(one, schemeTLS):
+			carried = schemeTLS
+		case strings.HasPrefix(one, scheme):
+			carried = ""
+		case !strings.Contains(one, "://"):
+			one = carried + one
 		}
 		hostPort, err := brokerAddress(one)
 		if err != nil {
@@ -119,7 +128,7 @@ func (t *target) redirect(address string) error {
 		}
 		brokers = append(brokers, hostPort)
 	}
-	own := len(brokers) > 0 && !slices.ContainsFunc(brokers, func(b string) bool { return !slices.Contains(t.Addresses, b) })
+	own := len(brokers) > 0 && !slices.ContainsFunc(brokers, func(b string) bool { return !t.has(b) })
 	switch {
 	case http != "":
 		t.HTTP = http
@@ -133,10 +142,21 @@ func (t *target) redirect(address string) error {
 	return nil
 }
 
+// has says whether a broker is one of the context's, over whichever transport.
+func (t *target) has(broker string) bool {
+	hostPort := func(s string) string { return strings.TrimPrefix(strings.TrimPrefix(s, schemeTLS), scheme) }
+	return slices.ContainsFunc(t.Addresses, func(a string) bool { return hostPort(a) == hostPort(broker) })
+}
+
+// brokerAddress is host:port, behind margay+tls:// if that is how it is to be reached.
 func brokerAddress(s string) (string, error) {
+	if rest, ok := strings.CutPrefix(s, schemeTLS); ok {
+		hostPort, err := brokerAddress(scheme + rest)
+		return schemeTLS + hostPort, err
+	}
 	bare := strings.TrimSuffix(strings.TrimPrefix(s, scheme), "/")
 	if strings.Contains(bare, "://") {
-		return "", exit.Misuse("address %q: want margay://HOST:PORT for a broker, or http(s)://HOST:PORT for a control plane", s)
+		return "", exit.Misuse("address %q: want margay://HOST:PORT or margay+tls://HOST:PORT for a broker, or http(s)://HOST:PORT for a control plane", s)
 	}
 	if _, _, err := net.SplitHostPort(bare); err == nil {
 		return bare, nil

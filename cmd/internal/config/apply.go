@@ -14,6 +14,7 @@ import (
 // Apply sets what of a node's configuration is decided here.
 func (c *Config) Apply(n *node.Config) {
 	n.Dir, n.Listen, n.HTTP = c.Data, string(c.Listen), string(c.HTTP)
+	n.NoTCP = !c.TCP
 	n.Grace = time.Duration(c.Shutdown.Grace)
 	n.Reserve, n.FlushSlots, n.Sealed = uint64(c.Storage.DiskReserve), c.Storage.FlushSlots, c.Storage.SealedFiles
 	n.VersionBytes = int64(c.Storage.VersionMemory)

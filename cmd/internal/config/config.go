@@ -14,7 +14,8 @@ import (
 // otherwise; what is read, checked, printed and documented follows from them.
 type Config struct {
 	Data     string   `yaml:"data" flag:"data" doc:"Directory of everything that the node keeps; a relative one is below the working directory" unset:"$XDG_DATA_HOME/margay"`
-	Listen   Address  `yaml:"listen" flag:"listen" default:"127.0.0.1:7420" doc:"UDP address for clients; port 0 takes a free one"`
+	Listen   Address  `yaml:"listen" flag:"listen" default:"127.0.0.1:7420" doc:"Address for clients: QUIC on the UDP port, TLS on the TCP port of the same number; port 0 takes one that is free for both"`
+	TCP      bool     `yaml:"tcp" flag:"tcp" default:"true" doc:"Take clients over TLS on the TCP port too (margay+tls://), for networks that block UDP"`
 	HTTP     Address  `yaml:"http" flag:"http" default:"127.0.0.1:7421" doc:"TCP address of the control plane, probes and metrics; port 0 takes a free one. Plain HTTP on a loopback address, TLS on any other"`
 	Log      Log      `yaml:"log"`
 	Shutdown Shutdown `yaml:"shutdown"`
@@ -59,7 +60,7 @@ type Storage struct {
 	VersionMemory Size `yaml:"version_memory" default:"256MiB" min:"1MiB" doc:"Memory for the versions of keys that conditional publishes are compared with; shards that find none left refuse those"`
 }
 
-// Session is the transport of clients: QUIC.
+// Session is the transport of clients: QUIC, and TLS over TCP.
 type Session struct {
 	KeepAlive           Duration `yaml:"keepalive" default:"3s" min:"100ms" max:"5m" doc:"How often a silent connection shows life"`
 	Idle                Duration `yaml:"idle" default:"30s" min:"1s" max:"10m" doc:"Silence after which a connection is given up"`

@@ -255,6 +255,8 @@ func TestEveryValueReachesTheNode(t *testing.T) {
 		switch f.value.Kind() {
 		case reflect.String:
 			f.value.SetString(f.value.String() + "1")
+		case reflect.Bool:
+			f.value.SetBool(!f.value.Bool())
 		default:
 			f.value.SetInt(f.value.Int() + 1)
 		}
@@ -292,7 +294,7 @@ func TestDefaultsAreThoseOfTheParts(t *testing.T) {
 	load(t, Input{}).Config.Apply(&n)
 	want := session.Config{}.WithDefaults()
 	want.ALPN, want.Logger, want.Stats = "", nil, nil // not for configuration
-	want.MaxConns = 0                                 // the node's, by its limits
+	want.MaxConns, want.MaxSockets = 0, 0             // the node's, by its limits and by what it may have open
 	if !reflect.DeepEqual(n.Session, want) {
 		t.Errorf("the session is %+v, its defaults %+v", n.Session, want)
 	}
