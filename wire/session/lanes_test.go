@@ -5,6 +5,7 @@ package session
 import (
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -45,28 +46,30 @@ func testTenThousandLanes(t *testing.T, tr transport) {
 	b := tr.listen(t, scfg, serve)
 	c := b.connect(cfg)
 	rng := rand.New(rand.NewPCG(1, 2))
-	var first, last time.Duration
+	var took []time.Duration // by window
 	var before, after runtime.MemStats
 	start := time.Now()
 	for i := range lanes {
 		oneLane(t, c, uint64(i), rng)
-		switch i + 1 {
-		case window:
-			first = time.Since(start)
+		if (i+1)%window > 0 {
+			continue
+		}
+		took = append(took, time.Since(start))
+		if len(took) == 1 {
 			runtime.GC()
 			runtime.ReadMemStats(&before)
-		case lanes - window:
-			start = time.Now()
-		case lanes:
-			last = time.Since(start)
 		}
+		start = time.Now()
 	}
 	eventually(t, "open lanes back at zero", func() bool { return server.OpenLanes.Load()+client.OpenLanes.Load() == 0 })
 	runtime.GC()
 	runtime.ReadMemStats(&after)
-	t.Logf("first %d lanes %v, last %v; heap %d KiB, then %d KiB", window, first, last, before.HeapAlloc>>10, after.HeapAlloc>>10)
+	// The best of several: what others do on the machine slows down some windows, what piles up slows down all.
+	half := len(took) / 2
+	first, last := slices.Min(took[:half]), slices.Min(took[half:])
+	t.Logf("%d lanes took %v, later %v; heap %d KiB, then %d KiB", window, first, last, before.HeapAlloc>>10, after.HeapAlloc>>10)
 	if last > 5*first {
-		t.Errorf("slows down: %v for the first %d lanes, %v for the last", first, window, last)
+		t.Errorf("slows down: %v for %d lanes, and %v later", first, window, last)
 	}
 	if after.HeapAlloc > before.HeapAlloc+4<<20 {
 		t.Errorf("memory grows: %d KiB, then %d KiB", before.HeapAlloc>>10, after.HeapAlloc>>10)
