@@ -14,7 +14,8 @@ const (
 	slackBytes       = 8 << 20
 	slackGoroutines  = 30
 	slackDescriptors = 10
-	settled          = 2 // rows of a life before the one that is compared with
+	settled          = 2    // rows of a life before the one that is compared with
+	paced            = 0.95 // of what is to be published in a row: below, more waits in queues than at the usual pace
 )
 
 // row is one minute, by the medians of its samples.
@@ -22,6 +23,7 @@ type row struct {
 	Minute      int     `json:"minute"`
 	Life        int     `json:"life"`
 	Whole       bool    `json:"whole"` // undisturbed, neither the first of a life nor cut short
+	Paced       bool    `json:"paced"` // as much was published as was asked for: the machine had the time
 	MB          float64 `json:"published_mb"`
 	Acked       uint64  `json:"acked"`
 	Read        uint64  `json:"read"`
@@ -31,6 +33,8 @@ type row struct {
 	Goroutines  float64 `json:"goroutines"`
 	Descriptors float64 `json:"descriptors"`
 	Connections float64 `json:"connections"`
+	InFlight    float64 `json:"inflight_bytes"`
+	Queued      float64 `json:"queued_bytes"`
 	Disk        int64   `json:"disk_bytes"`
 	Bulk        int64   `json:"bulk_bytes"`
 	Restarts    int     `json:"restarts"`
@@ -104,10 +108,13 @@ func (p *report) close() {
 		Goroutines:  median(func(s sample) float64 { return s.goroutines }),
 		Descriptors: median(func(s sample) float64 { return s.descriptors }),
 		Connections: median(func(s sample) float64 { return s.connections }),
+		InFlight:    median(func(s sample) float64 { return s.inflight }),
+		Queued:      median(func(s sample) float64 { return s.queued }),
 		Disk:        int64(median(func(s sample) float64 { return float64(s.disk) })),
 		Bulk:        int64(median(func(s sample) float64 { return float64(s.bulk) })),
 		Restarts:    p.restarts, Held: last.open, Violations: last.violations,
 	}
+	r.Paced = r.MB >= paced*float64(p.Config.MBPerMinute)*p.Config.row.Minutes()
 	if len(p.Rows) == 0 {
 		p.say("%6s %4s %9s %9s %9s %9s %8s %8s %6s %5s %8s %8s %8s %5s\n", "minute", "life", "published", "acked", "read", "lost",
 			"rss", "heap", "gorout", "fds", "disk", "restarts", "held", "wrong")
@@ -127,7 +134,7 @@ func (p *report) judge() {
 			if r.Life != life {
 				continue
 			}
-			if seen++; seen <= settled || !r.Whole {
+			if seen++; seen <= settled || !r.Whole || !r.Paced {
 				continue
 			}
 			if third < 0 {
@@ -173,7 +180,7 @@ func (p *report) print() {
 		p.say("life %d  %-11s third minute %12.0f  last minute %12.0f  ratio %.3f  %s\n", j.Life, j.What, j.Third, j.Last, j.Ratio, verdict)
 	}
 	if len(p.Growth) == 0 {
-		p.say("growth is not judged: no life has four whole minutes\n")
+		p.say("growth is not judged: no life has two minutes from its third on that were undisturbed and kept the pace\n")
 	}
 	p.say("%s\n", p.Summary)
 	for _, problem := range p.Problems {

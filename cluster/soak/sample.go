@@ -14,7 +14,8 @@ type sample struct {
 
 	rss, heap, goroutines, descriptors float64
 	connections, subscriptions         float64
-	bulk, disk                         int64 // bytes of the bulk stream, and of all
+	inflight, queued                   float64 // bytes of publishes, and of what waits for subscribers
+	bulk, disk                         int64   // bytes of the bulk stream, and of all
 
 	published    int64
 	acked, read  uint64
@@ -33,6 +34,7 @@ func (r *soak) sample(at time.Duration) sample {
 	s := sample{
 		at: at, rss: m["process_resident_memory_bytes"], heap: m["go_memstats_heap_inuse_bytes"], goroutines: m["go_goroutines"],
 		descriptors: m["process_open_fds"], connections: m["margay_connections"], subscriptions: m["margay_subscriptions"],
+		inflight: m["margay_inflight_bytes"], queued: m["margay_subscription_queue_bytes"],
 		published: r.published.Load(), acked: c.Acked, read: c.Audited + c.Read, lost: c.Lost, unseen: c.Unseen,
 		open: r.ledger.Open(), violations: c.Violations + uint64(len(r.harness.seen())),
 	}

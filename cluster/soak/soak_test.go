@@ -81,7 +81,7 @@ func TestGrowthIsJudged(t *testing.T) {
 		p := &report{Config: &config{}, say: func(string, ...any) {}, lives: len(c.rss)}
 		for life := 1; life <= len(c.rss); life++ {
 			for _, v := range c.rss[life] {
-				p.Rows = append(p.Rows, row{Life: life, Whole: true, RSS: mib(v), Goroutines: 100, Descriptors: 50})
+				p.Rows = append(p.Rows, row{Life: life, Whole: true, Paced: true, RSS: mib(v), Goroutines: 100, Descriptors: 50})
 			}
 		}
 		p.judge()
