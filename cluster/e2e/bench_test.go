@@ -46,7 +46,7 @@ func TestBenchOfANode(t *testing.T) {
 		if !strings.HasPrefix(args, "sub") {
 			fields = append(fields, "--warmup", "0s")
 		}
-		r := benchResult(t, p.Must(nil, append(fields, "--json")...))
+		r := benchResult(t, p.Must(nil, append(fields, "--json", "--timeout", "1m")...))
 		if r.Messages != deliveries || r.Errors != 0 || r.Missing != 0 || r.Server != nil {
 			t.Errorf("margay bench %s: %+v, want %d messages, and no word of a server that it does not know", args, r, deliveries)
 		}
@@ -71,7 +71,7 @@ type ownBench struct {
 func newOwnBench(t *testing.T, args ...string) *ownBench {
 	t.Helper()
 	b := &ownBench{dir: t.TempDir()}
-	b.cmd = exec.CommandContext(within(t), process.Binary(t), append([]string{"bench", "pub", "--dir", b.dir, "--warmup", "0s"}, args...)...)
+	b.cmd = exec.CommandContext(within(t), process.Binary(t), append([]string{"bench", "pub", "--dir", b.dir, "--warmup", "0s", "--timeout", "1m"}, args...)...)
 	b.cmd.Env = append(os.Environ(), "MARGAY_CONTEXT=", "MARGAY_ADDRESS=")
 	b.cmd.Stdout, b.cmd.Stderr, b.cmd.WaitDelay = &b.out, &b.errs, time.Second
 	return b
