@@ -101,7 +101,7 @@ would use; otherwise one is started for the run. --server decides it explicitly.
 	flags.StringVar(&f.server, "server", "", "which node: spawn (one for the run) or context (that of --context or --address)")
 	flags.IntVar(&f.serverPID, "server-pid", 0, "with --server context: the node's process, if it runs on this machine, to account for its CPU and memory")
 	flags.StringVar(&f.dir, "dir", "", "with --server spawn: where its data goes for the run (default: the system's temporary directory)")
-	flags.StringVar(&f.transport, "transport", "", "quic, or tls for TLS over TCP (default quic)")
+	flags.StringVar(&f.transport, "transport", "", "quic, or tls for TLS over TCP (default: as the address says, which is quic for a node of its own)")
 	flags.StringVar(&f.fsync, "fsync", "", "of the stream that is made: always, interval or never (default always)")
 	flags.StringVar(&f.storage, "storage", "", "of the stream that is made: disk or memory (default disk)")
 	flags.StringVar(&f.ack, "ack", "", "what a publish waits for: none, leader or quorum (the stream's rule when not given)")

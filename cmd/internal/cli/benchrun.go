@@ -59,7 +59,11 @@ func (t *benchTarget) watch(ctx context.Context) (context.Context, context.Cance
 
 // benchLoad runs a workload against a node and prints what came of it.
 func (a *app) benchLoad(ctx context.Context, f *benchFlags, args []string) (err error) {
-	t, err := a.benchTarget(ctx, f)
+	stream := ""
+	if len(args) > 0 {
+		stream = args[0]
+	}
+	t, err := a.benchTarget(ctx, f, stream)
 	if err != nil {
 		return err
 	}
@@ -70,9 +74,7 @@ func (a *app) benchLoad(ctx context.Context, f *benchFlags, args []string) (err 
 	cfg.OneAtATime = s.InFlight == 1
 	// Room for the window, and for what each record takes beside its bytes.
 	cfg.BufferBytes = max(client.DefaultBufferBytes, 2*int64(s.InFlight)*int64(s.Size+256))
-	if len(args) > 0 {
-		cfg.Stream = args[0]
-	}
+	cfg.Stream = stream
 	ctx, cancel := t.watch(ctx)
 	defer cancel()
 	profiles, err := a.benchProfiles(f, t)
@@ -87,7 +89,7 @@ func (a *app) benchLoad(ctx context.Context, f *benchFlags, args []string) (err 
 	if res == nil {
 		return err
 	}
-	res.System = a.benchName(f, t.where, args)
+	res.System = a.benchName(f, t, stream)
 	printed := a.printBench(res, fmt.Sprintf("%.0f", res.Rate), func(b *strings.Builder) error { return load.Print(b, res) })
 	return errors.Join(printed, err, failedBench(res))
 }
@@ -127,16 +129,14 @@ func (a *app) benchRun(ctx context.Context, sys load.System, s load.Spec, pid in
 }
 
 // benchName says what makes this another case than others.
-func (a *app) benchName(f *benchFlags, where string, args []string) string {
-	parts := []string{"margay " + a.build().Version, where}
-	if f.transport == transportTLS {
-		parts = append(parts, "TLS over TCP")
-	} else {
-		parts = append(parts, "QUIC")
+func (a *app) benchName(f *benchFlags, t *benchTarget, stream string) string {
+	parts := []string{"margay " + a.build().Version, t.where, "QUIC"}
+	if strings.HasPrefix(t.cfg.Address, schemeTLS) {
+		parts[2] = "TLS over TCP"
 	}
 	switch {
-	case len(args) > 0:
-		parts = append(parts, "stream "+args[0])
+	case stream != "":
+		parts = append(parts, "stream "+stream)
 	case f.storage == control.StorageMemory:
 		parts = append(parts, "in memory")
 	case f.fsync == "":
@@ -180,25 +180,55 @@ func failedBench(r *load.Result) error {
 }
 
 // benchTarget finds the node, or starts one.
-func (a *app) benchTarget(ctx context.Context, f *benchFlags) (*benchTarget, error) {
-	addressScheme := scheme
-	if f.transport == transportTLS {
-		addressScheme = schemeTLS
-	}
+func (a *app) benchTarget(ctx context.Context, f *benchFlags, stream string) (*benchTarget, error) {
 	if f.server == serverContext {
-		t, err := a.target()
-		if err != nil {
-			return nil, err
-		}
-		cfg := margay.Config{Context: t.Context, Address: addressScheme + strings.Join(t.Addresses, ","), Token: t.token}
-		return &benchTarget{cfg: cfg, pid: f.serverPID, where: cfg.Address}, nil
+		return a.benchContext(f, stream)
 	}
 	t, err := a.benchNode(ctx, f.dir)
 	if err != nil {
 		return nil, err
 	}
-	t.cfg.Address = addressScheme + strings.Join(t.cfg.Context.Addresses, ",")
+	t.cfg.Address = over(f.transport, t.cfg.Context.Addresses)
 	return t, nil
+}
+
+// benchContext is the node that other commands would use.
+func (a *app) benchContext(f *benchFlags, stream string) (*benchTarget, error) {
+	t, err := a.target()
+	if err != nil {
+		return nil, err
+	}
+	if len(t.Addresses) == 0 {
+		return nil, exit.Misuse("no broker is named: add it to --address, as in margay://HOST:7420,http://HOST:7421")
+	}
+	if stream == "" { // the control plane makes one
+		c, err := a.rest(t)
+		if err != nil {
+			return nil, err
+		}
+		c.Close()
+	}
+	cfg := margay.Config{Context: t.Context, Address: over(f.transport, t.Addresses), Token: t.token}
+	return &benchTarget{cfg: cfg, pid: f.serverPID, where: cfg.Address}, nil
+}
+
+// over are the addresses with the transport that was asked for, or else that of each.
+func over(transport string, addresses []string) string {
+	all := make([]string, len(addresses))
+	for i, a := range addresses {
+		own, hostPort := scheme, a
+		if before, after, ok := strings.Cut(a, "://"); ok {
+			own, hostPort = before+"://", after
+		}
+		switch transport {
+		case transportQUIC:
+			own = scheme
+		case transportTLS:
+			own = schemeTLS
+		}
+		all[i] = own + hostPort
+	}
+	return strings.Join(all, ",")
 }
 
 // benchNode starts a node for the run.
