@@ -69,6 +69,7 @@ func serving(ctx context.Context, args []string, in io.Reader, out io.Writer) (e
 	if err != nil {
 		return err
 	}
+	j.ZeroAhead = !*unflushed
 	defer func() { err = errors.Join(err, j.Close()) }()
 	l, err := transport.Listen(ctx, kind, *addr)
 	if err != nil {

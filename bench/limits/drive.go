@@ -152,6 +152,7 @@ func onDisk(ctx context.Context, args []string, out io.Writer) (err error) {
 	workload := fs.String("workload", "flush", "flush or sequential")
 	size := fs.Int("size", 4096, "bytes of an append")
 	writers := fs.Int("writers", 1, "with flush: writers, with a file each")
+	zeroed := fs.Bool("zeroed", false, "with flush: into space that zeros were written to, as Margay does")
 	duration := fs.Duration("duration", 2*time.Second, "how long to measure")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -168,7 +169,7 @@ func onDisk(ctx context.Context, args []string, out io.Writer) (err error) {
 	var m disk.Measured
 	switch *workload {
 	case "flush":
-		m, err = disk.Flushed(ctx, tmp, *writers, *size, *duration)
+		m, err = disk.Flushed(ctx, tmp, *writers, *size, *zeroed, *duration)
 	case "sequential":
 		m, err = disk.Sequential(ctx, tmp, *size, *duration)
 	default:

@@ -173,6 +173,9 @@ func (c *comparison) run(ctx context.Context) (r *report.Report, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(data)) }()
+	if c.quick { // whether it works does not depend on the weather
+		c.probe = func() (probe.Reading, error) { return probe.Reading{CPU: 1, Flush: 1, Ping: 1}, nil }
+	}
 	if c.probe == nil {
 		taker, err := probe.NewTaker(filepath.Join(data, "probe"))
 		if err != nil {

@@ -151,6 +151,7 @@ func (p planner) remembering() []row {
 		),
 		named(table.Row{
 			ID: "lane", What: "A subscription that waits: memory of the server", Rounds: twice,
+			Note:   "What a node takes under minutes of load with slow subscribers, restarts and retention is what `./task soak` watches.",
 			Claims: []table.Claim{number("lane", mq, "a subscription's lane, of "+lanes, "KB", 18)},
 		}, amount(mq, "Margay, QUIC", "KB", p.Idle("-measure", "lanes", "-n", lanes, "-transport", "quic"), each)),
 		named(table.Row{
@@ -179,6 +180,7 @@ func (p planner) limits() []row {
 		named(
 			table.Row{ID: "limits-disk", What: "Limits of the machine: disk", Rounds: rounds},
 			rate("flush-4k", "append 4 KiB and flush", p.Disk("-size", "4096", "-duration", p.duration), ""),
+			rate("flush-4k-zeroed", "append 4 KiB into zeroed space and flush, as Margay does", p.Disk("-size", "4096", "-zeroed", "-duration", p.duration), ""),
 			rate("flush-64k-8", "append 64 KiB and flush, 8 files at once", p.Disk("-size", "65536", "-writers", "8", "-duration", p.duration), ""),
 			bytesRate(rate("sequential", "sequential writes", p.Disk("-workload", "sequential", "-size", "1048576", "-duration", p.duration), "")),
 		),

@@ -23,14 +23,15 @@ type Measured struct {
 	Flushes []time.Duration
 }
 
-// Flushed appends size bytes and flushes them, again and again for d, to a file for each of some writers.
-func Flushed(ctx context.Context, dir string, writers, size int, d time.Duration) (Measured, error) {
+// Flushed appends size bytes and flushes them, again and again for d, to a file for each of some writers; with zeroed, into
+// space that zeros were written to.
+func Flushed(ctx context.Context, dir string, writers, size int, zeroed bool, d time.Duration) (Measured, error) {
 	each := make([]Measured, writers)
 	begin := time.Now()
 	g, ctx := errgroup.WithContext(ctx)
 	for i := range each {
 		g.Go(func() (err error) {
-			each[i], err = flushed(ctx, dir, fmt.Sprintf("writer-%d", i), size, d)
+			each[i], err = flushed(ctx, dir, fmt.Sprintf("writer-%d", i), size, zeroed, d)
 			return err
 		})
 	}
@@ -45,11 +46,12 @@ func Flushed(ctx context.Context, dir string, writers, size int, d time.Duration
 	return m, nil
 }
 
-func flushed(ctx context.Context, dir, name string, size int, d time.Duration) (m Measured, err error) {
+func flushed(ctx context.Context, dir, name string, size int, zeroed bool, d time.Duration) (m Measured, err error) {
 	j, err := journal.Create(dir, name)
 	if err != nil {
 		return m, err
 	}
+	j.ZeroAhead = zeroed
 	p := filled(size)
 	for last, end := time.Now(), time.Now().Add(d); last.Before(end) && ctx.Err() == nil; {
 		if err = j.Append(p); err == nil {

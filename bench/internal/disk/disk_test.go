@@ -11,7 +11,10 @@ import (
 func TestWhatIsCountedIsInTheFiles(t *testing.T) {
 	for name, run := range map[string]func(dir string) (Measured, error){
 		"flushed": func(dir string) (Measured, error) {
-			return Flushed(t.Context(), dir, 3, 4096, 20*time.Millisecond)
+			return Flushed(t.Context(), dir, 3, 4096, false, 20*time.Millisecond)
+		},
+		"flushed into zeros": func(dir string) (Measured, error) {
+			return Flushed(t.Context(), dir, 2, 5000, true, 20*time.Millisecond)
 		},
 		"sequential": func(dir string) (Measured, error) {
 			return Sequential(t.Context(), dir, 64<<10, 20*time.Millisecond)

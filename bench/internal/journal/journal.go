@@ -5,6 +5,7 @@
 package journal
 
 import (
+	"errors"
 	"fmt"
 	"path"
 
@@ -17,15 +18,28 @@ const (
 	minReserve = 64 << 10
 	maxReserve = 16 << 20
 	fileBytes  = storage.DefaultSegmentBytes
+
+	// Zeros ahead of the end: for so many appends like the last one, within these bounds, and for none that is larger.
+	zeroRuns   = 16
+	minZero    = 16 << 10
+	maxZero    = 1 << 20
+	maxZeroRun = maxZero / zeroRuns
 )
+
+var zeros [64 << 10]byte //nolint:gochecknoglobals // never written to
 
 // Journal is for one goroutine.
 type Journal struct {
-	fs            vfs.FS
-	dir, name     string
-	file          vfs.File
-	end, reserved int64
-	files         int
+	// ZeroAhead has zeros written behind the end, as storage does where every append is flushed.
+	ZeroAhead bool
+
+	fs        vfs.FS
+	dir, name string
+	file      vfs.File
+	end       int64
+	reserved  int64
+	zeroed    int64 // where the zeros end
+	files     int
 }
 
 // Create begins a journal: the first of its files is dir/name.0.
@@ -45,7 +59,7 @@ func (j *Journal) next() error {
 	if err != nil {
 		return fmt.Errorf("create journal: %w", err)
 	}
-	j.file, j.end, j.reserved = f, 0, 0
+	j.file, j.end, j.reserved, j.zeroed = f, 0, 0, 0
 	j.files++
 	return nil
 }
@@ -58,17 +72,45 @@ func (j *Journal) Append(p []byte) error {
 		}
 	}
 	end := j.end + int64(len(p))
-	if end > j.reserved {
-		step := min(max(minReserve, j.reserved), maxReserve)
-		j.reserved = max(end, min(j.reserved+step, fileBytes))
-		if err := j.file.Preallocate(j.reserved); err != nil {
-			return fmt.Errorf("reserve: %w", err)
-		}
+	if err := j.reserve(end); err != nil {
+		return err
 	}
 	if _, err := j.file.WriteAt(p, j.end); err != nil {
 		return fmt.Errorf("write: %w", err)
 	}
 	j.end = end
+	if run := int64(len(p)); j.ZeroAhead && end >= j.zeroed && run <= maxZeroRun {
+		return j.zero(min(end+min(max(zeroRuns*run, minZero), maxZero), fileBytes))
+	}
+	return nil
+}
+
+// reserve asks for blocks ahead of the end.
+func (j *Journal) reserve(end int64) error {
+	if end <= j.reserved {
+		return nil
+	}
+	step := min(max(minReserve, j.reserved), maxReserve)
+	j.reserved = max(end, min(j.reserved+step, fileBytes))
+	if err := j.file.Preallocate(j.reserved); err != nil {
+		return fmt.Errorf("reserve: %w", err)
+	}
+	return nil
+}
+
+// zero writes zeros from the end on.
+func (j *Journal) zero(to int64) error {
+	if err := j.reserve(to); err != nil {
+		return err
+	}
+	for pos := max(j.end, j.zeroed); pos < to; {
+		n := min(to-pos, int64(len(zeros)))
+		if _, err := j.file.WriteAt(zeros[:n], pos); err != nil {
+			return fmt.Errorf("write zeros: %w", err)
+		}
+		pos += n
+		j.zeroed = pos
+	}
 	return nil
 }
 
@@ -82,8 +124,9 @@ func (j *Journal) Close() error {
 	}
 	f := j.file
 	j.file = nil
-	if err := f.Sync(); err != nil {
-		return err
+	var err error
+	if j.zeroed > j.end {
+		err = f.Truncate(j.end)
 	}
-	return f.Close()
+	return errors.Join(err, f.Sync(), f.Close())
 }

@@ -54,8 +54,20 @@ func (r *Report) lanes() []lane {
 
 // Plot draws every claim as a point with its spread, in multiples of its target.
 func (r *Report) Plot(w io.Writer) error {
+	p, rows, err := r.draw()
+	if err != nil {
+		return err
+	}
+	c := vgsvg.New(11*vg.Inch, vg.Length(rows)*0.24*vg.Inch+1.1*vg.Inch)
+	p.Draw(draw.New(c))
+	_, err = c.WriteTo(w)
+	return err
+}
+
+// draw makes the plot, of so many rows.
+func (r *Report) draw() (p *plot.Plot, rows int, err error) {
 	lanes := r.lanes()
-	p := plot.New()
+	p = plot.New()
 	p.Title.Text = "Measured, as a multiple of the target (green: met, also by the bare prototype's share)"
 	p.X.Label.Text = "times the target; the line is the target; whiskers are the rounds"
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, multiples{}
@@ -68,7 +80,7 @@ func (r *Report) Plot(w io.Writer) error {
 		y := float64(len(lanes) - 1 - i)
 		names[len(lanes)-1-i] = l.name
 		if err := l.draw(p, y); err != nil {
-			return fmt.Errorf("plot %s: %w", l.name, err)
+			return nil, 0, fmt.Errorf("plot %s: %w", l.name, err)
 		}
 		p.X.Min, p.X.Max = min(p.X.Min, l.low*0.9), max(p.X.Max, l.high*1.1)
 	}
@@ -77,16 +89,13 @@ func (r *Report) Plot(w io.Writer) error {
 	}
 	target, err := plotter.NewLine(plotter.XYs{{X: 1, Y: -0.7}, {X: 1, Y: float64(len(names)) - 0.3}})
 	if err != nil {
-		return fmt.Errorf("plot: %w", err)
+		return nil, 0, fmt.Errorf("plot: %w", err)
 	}
 	target.Color, target.Width = gray, vg.Points(1.5)
 	p.Add(target)
 	p.NominalY(names...)
 	p.Y.Min, p.Y.Max = -0.7, float64(len(names))-0.3
-	c := vgsvg.New(11*vg.Inch, vg.Length(len(names))*0.24*vg.Inch+1.1*vg.Inch)
-	p.Draw(draw.New(c))
-	_, err = c.WriteTo(w)
-	return err
+	return p, len(names), nil
 }
 
 func (l lane) draw(p *plot.Plot, y float64) error {

@@ -180,8 +180,9 @@ func (r *Report) Tally() map[table.Verdict]int {
 // Summary is one line.
 func (r *Report) Summary() string {
 	n := r.Tally()
-	return fmt.Sprintf("%s met, %d not met, %d not measured; %s, %s kept (%d of them in a storm), %d discarded and repeated.",
-		table.Plural(n[table.Met], "row", "rows"), n[table.NotMet], n[table.Open], table.Plural(r.Rounds, "round", "rounds"),
+	return fmt.Sprintf("%s met, %d in part (the rest of them not measured), %d not met, %d not measured; %s, %s kept (%d of them in a storm), "+
+		"%d discarded and repeated.",
+		table.Plural(n[table.Met], "row", "rows"), n[table.Partly], n[table.NotMet], n[table.Open], table.Plural(r.Rounds, "round", "rounds"),
 		table.Plural(len(r.Log.Records), "measurement", "measurements"), r.Log.Stormy, r.Log.Discarded)
 }
 

@@ -109,9 +109,10 @@ func SpreadOf(values []float64) Spread {
 // Verdict is what became of a claim.
 type Verdict string
 
-// The verdicts. A claim is open when a side of it was not measured.
+// The verdicts. A claim is open when a side of it was not measured; a row is met in part when some of its claims are.
 const (
 	Met    Verdict = "met"
+	Partly Verdict = "met in part"
 	NotMet Verdict = "not met"
 	Open   Verdict = "not measured"
 )
@@ -208,19 +209,23 @@ func (c Claim) best(s Samples) Operand {
 	return best
 }
 
-// RowVerdict sums up the outcomes of a row: the worst of those that count.
+// RowVerdict sums up the outcomes of a row that count.
 func RowVerdict(outcomes []Outcome) Verdict {
-	v := Open
+	n := map[Verdict]int{}
 	for _, o := range outcomes {
-		switch {
-		case o.Claim.Also:
-		case o.Verdict == NotMet:
-			return NotMet
-		case o.Verdict == Met:
-			v = Met
+		if !o.Claim.Also {
+			n[o.Verdict]++
 		}
 	}
-	return v
+	switch {
+	case n[NotMet] > 0:
+		return NotMet
+	case n[Met] == 0:
+		return Open
+	case n[Open] > 0:
+		return Partly
+	}
+	return Met
 }
 
 // Order is the order of n cells in a round: each round begins one further on, so that none is always the first, or always
