@@ -42,6 +42,9 @@ func (r *run) phase(ctx context.Context, name string, messages int64, d time.Dur
 	}
 	if d > 0 {
 		q.until = q.begin + int64(d)
+		if r.spec.Rate > 0 {
+			d += overtime
+		}
 		defer time.AfterFunc(d, func() { stop(errOver) }).Stop()
 	}
 	counted := &r.answered

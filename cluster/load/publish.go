@@ -160,14 +160,15 @@ func (c *client) runAtRate(sends, calls context.Context, q *quota) {
 // long at least.
 func (c *client) omit(at int64, every float64, q *quota) {
 	const steps = 10_000 // are enough for a distribution, however long the schedule is
-	waited := min(c.r.clock.now(), q.until) - at
-	if waited <= 0 {
+	now := c.r.clock.now()
+	late := min(now, q.until) - at
+	if late <= 0 {
 		return
 	}
-	c.unsent = int64(math.Ceil(float64(waited) / every))
+	c.unsent = int64(math.Ceil(float64(late) / every))
 	step := c.unsent/steps + 1
 	for k := int64(0); k < c.unsent; k += step {
-		waited, n := waited-int64(every*float64(k)), int(min(step, c.unsent-k))
+		waited, n := now-at-int64(every*float64(k)), int(min(step, c.unsent-k))
 		switch {
 		case c.r.spec.Workload == Fanout:
 			c.r.deliveries.of(c.i).record(waited, n*c.r.spec.Subscribers)

@@ -30,7 +30,7 @@ type Result struct {
 	Errors     int64  `json:"errors"`
 	FirstError string `json:"first_error,omitempty"`
 	Missing    int64  `json:"missing"`
-	// Unsent are messages of the schedule of a fixed rate that were not sent before the run's end: the system did not keep
+	// Unsent are messages of the schedule of a fixed rate that were not sent a second after its end: the system did not keep
 	// up. The latency counts each with the time that it had waited by then.
 	Unsent int64 `json:"unsent,omitempty"`
 	// Interrupted: the run was ended before it had come to its end.

@@ -17,7 +17,10 @@ const (
 	defaultGrace = 30 * time.Second
 	// hurriedGrace is the same once the run was interrupted.
 	hurriedGrace = 3 * time.Second
-	tick         = 250 * time.Millisecond
+	// overtime is how long a schedule may be behind at its end and still be sent to the last message: a busy machine is not
+	// a system that does not keep up.
+	overtime = time.Second
+	tick     = 250 * time.Millisecond
 	// maxErrors ends a run that only fails.
 	maxErrors = 1000
 )
