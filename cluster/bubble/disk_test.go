@@ -84,6 +84,36 @@ func TestFailingFlushes(t *testing.T) {
 	})
 }
 
+// S4: while a flush takes its time nobody sees what it is about, whether he reads history or waits at the live end: a
+// power cut in the middle takes it away.
+func TestNothingIsSeenBeforeItIsFlushed(t *testing.T) {
+	Run(t, 1, func(t *testing.T, b *Bubble) {
+		n := b.Start()
+		n.Create(control.StreamSpec{Name: "s"})
+		tr := newTraffic(t, "s")
+		p := n.Connect().Publisher("s")
+		tr.read(n.Connect(), "live", 0)
+		tr.publish(p, "before", 10, time.Millisecond)
+		tr.settle()
+		n.Faults().Add(&faultfs.Rule{Ops: []faultfs.Op{faultfs.Sync}, Path: inShards, Hook: func(faultfs.Call) { time.Sleep(time.Minute) }})
+		tr.publish(p, "during", 10, time.Millisecond)
+		time.Sleep(time.Second)
+		tr.read(n.Connect(), "late", 0)
+		time.Sleep(10 * time.Second)
+		for _, r := range tr.readers {
+			if got := r.matching(""); got != 10 {
+				t.Errorf("reader %s has %d records, and 10 are flushed", r.name, got)
+			}
+		}
+		n.PowerCut(nil)
+		n.Boot()
+		if got := tr.settle(); got[history.Acked] != 20 {
+			t.Errorf("publishes ended as %v, want each acknowledged", got)
+		}
+		tr.judge(n.Connect())
+	})
+}
+
 // A disk that takes seconds for each flush of one stream makes its acknowledgements late and nothing else: no timeout, no
 // loss, and the stream beside it is as fast as ever.
 func TestSlowDisk(t *testing.T) {

@@ -135,6 +135,7 @@ func (n *Node) Kill() {
 func (n *Node) PowerCut(rng *rand.Rand) {
 	n.unplug() // first: what it said before is said about what is flushed by now
 	left := n.disk.Crash(rng)
+	n.faults.Clear() // whoever still works on the old disk is not to be waited for longer than need be
 	_ = n.end()
 	n.disk = left
 }

@@ -387,6 +387,30 @@ func TestSuccessorsEndForTheReasonOfTheFirst(t *testing.T) {
 	}
 }
 
+// S7: a refusal makes the line go back, and not before every answer is in: what is still on its way may be stored, and
+// without an identity would be stored twice.
+func TestNothingIsWrittenAgainWhileItsAnswerIsOwed(t *testing.T) {
+	r := newRig(false)
+	r.line.Up()
+	for range 3 {
+		r.push(time.Hour)
+	}
+	for r.write() {
+	}
+	r.shard.refuse = true
+	r.process()
+	r.shard.refuse = false
+	r.process()
+	r.process()
+	r.answer() // the first is refused; the others are stored, and their answers on their way
+	r.now = r.now.Add(time.Minute)
+	if r.write() {
+		t.Fatal("something is written though two answers are owed")
+	}
+	r.settle(t.Fatalf)
+	r.check(t.Fatalf, false)
+}
+
 // ID-04: a producer that was forgotten goes on by itself: what was certainly not stored is sent under a new id.
 func TestForgottenProducerGoesOn(t *testing.T) {
 	r := newRig(true)
