@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command fuzz runs every fuzz target of the repository for a while, one after another, since `go test -fuzz` takes one
-// package and one target a call. It finds targets by their declarations, and keeps nothing: a failing input is written
-// by `go test` below the package's testdata/fuzz, to be committed with the fix.
+// package and one target a call. It finds targets by their declarations, and keeps nothing but what -corpus asks for: a
+// failing input is written by `go test` below the package's testdata/fuzz, to be committed with the fix.
 package main
 
 import (
@@ -30,10 +30,11 @@ func main() {
 	// A count, not a time, by default: a busy machine then fuzzes as much as an idle one.
 	long := flag.String("time", "20000x", "how long each target runs: a count such as 5000x, or a duration")
 	match := flag.String("match", "", "run only the targets whose `folder.Name` matches this regular expression")
+	corpus := flag.String("corpus", "", "keep the inputs that reach new code in this directory, and start from those that are there; empty: in the build cache")
 	list := flag.Bool("list", false, "print the targets and run none")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, ".", *long, *match, *list)
+	err := run(ctx, ".", *long, *match, *corpus, *list)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "fuzz:", err)
@@ -41,7 +42,13 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, root, long, match string, list bool) error {
+func run(ctx context.Context, root, long, match, corpus string, list bool) error {
+	if corpus != "" {
+		var err error
+		if corpus, err = filepath.Abs(corpus); err != nil { // tests run in their own folders
+			return fmt.Errorf("corpus: %w", err)
+		}
+	}
 	chosen, err := regexp.Compile(match)
 	if err != nil {
 		return fmt.Errorf("match: %w", err)
@@ -62,7 +69,7 @@ func run(ctx context.Context, root, long, match string, list bool) error {
 			continue
 		}
 		start := time.Now()
-		if err := t.fuzz(ctx, root, long); err != nil {
+		if err := t.fuzz(ctx, root, long, corpus); err != nil {
 			failed = append(failed, fmt.Errorf("%s in %s: %w", t.name, t.dir, err))
 			continue
 		}
@@ -75,8 +82,12 @@ func run(ctx context.Context, root, long, match string, list bool) error {
 }
 
 // fuzz runs one target and prints what it said only if it failed.
-func (t target) fuzz(ctx context.Context, root, long string) error {
-	test := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", long, "./"+t.dir)
+func (t target) fuzz(ctx context.Context, root, long, corpus string) error {
+	args := []string{"test", "-run", "^$", "-fuzz", "^" + t.name + "$", "-fuzztime", long, "./" + t.dir}
+	if corpus != "" {
+		args = append(args, "-test.fuzzcachedir="+filepath.Join(corpus, filepath.FromSlash(t.dir)))
+	}
+	test := exec.CommandContext(ctx, "go", args...)
 	test.Dir = root
 	out, err := test.CombinedOutput()
 	if err != nil {
