@@ -760,10 +760,62 @@ def check_hashes(path):
             yield f"{path.name}: key {v['key']} hashes to {h:016x}, shard {h % v['shards']} of {v['shards']}, not {v}"
 
 
+# ---- frames.md, TLS over TCP --------------------------------------------------------------------------------
+
+MESSAGES = ["accepted", "refused", "alive", "reset", "stop", "done", "close"]
+
+
+def read_preface(raw):
+    if len(raw) != 48:
+        raise Refused("size")
+    magic, version, kind, reserved, session, lane = struct.unpack("<4sBBH32sQ", raw)
+    if magic != b"MMGS" or version != 1 or reserved or kind not in (1, 2) or (kind == 2) != (lane != 0) or not any(session):
+        raise Refused("preface")
+    return {"kind": ["new", "join"][kind - 1], "session": session.hex(), "lane": lane}
+
+
+def read_message(raw):
+    if len(raw) < 16:
+        raise Refused("size")
+    kind, reserved, code, size, lane = struct.unpack("<BBHIQ", raw[:16])
+    if reserved or not 1 <= kind <= len(MESSAGES) or size > 1024 or len(raw) != 16 + size:
+        raise Refused("message")
+    name = MESSAGES[kind - 1]
+    sound = {
+        "accepted": code == 0 and size == 0,
+        "refused": code != 0 and lane == 0,
+        "alive": code <= 1 and lane == 0 and size == 0,
+        "reset": lane != 0 and size == 0,
+        "stop": lane != 0 and size == 0,
+        "done": code == 0 and lane != 0 and size == 0,
+        "close": lane == 0,
+    }
+    if not sound[name]:
+        raise Refused(name)
+    try:
+        text = raw[16:].decode()
+    except UnicodeDecodeError as err:
+        raise Refused("text") from err
+    return {"kind": name, "code": code, "lane": lane, "text": text}
+
+
+def check_link(raw, want):
+    return read_preface(raw) if want["form"] == "preface" else read_message(raw)
+
+
+def check_refused_links(path):
+    for v in json.loads(path.read_text()):
+        try:
+            got = check_link(bytes.fromhex(v["hex"]), v)
+        except Refused:
+            continue
+        yield f"link/{path.name}: {v['why']} is read as {got}"
+
+
 # ---- all vectors ---------------------------------------------------------------------------------------------
 
 # One reader for each directory of vectors: reader(bytes, wanted meaning) -> meaning; raises Refused(rule).
-READERS = {"batch": check_batch, "frames": check_frame, "segment": check_segment}
+READERS = {"batch": check_batch, "frames": check_frame, "link": check_link, "segment": check_segment}
 
 
 def check_vector(reader, path):
@@ -781,6 +833,7 @@ def check_vector(reader, path):
 
 def check_all(root):
     checked, wrong = 0, list(check_hashes(root / "hash.json")) + list(check_refused(root / "frames" / "refused.txt"))
+    wrong += check_refused_links(root / "link" / "refused.json")
     for directory in sorted(p for p in root.iterdir() if p.is_dir()):
         reader = READERS.get(directory.name)
         if reader is None:

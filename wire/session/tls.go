@@ -13,8 +13,10 @@ import (
 )
 
 const (
-	// lastWord is how long a session that ends here waits for the peer to have heard of it.
-	lastWord = 500 * time.Millisecond
+	// lastWord is how long it may take to write that the session ends; heardWithin how long the peer is then waited for, who
+	// hangs up when it has read it. A socket that was closed at once could take the word back.
+	lastWord    = time.Second
+	heardWithin = 500 * time.Millisecond
 	// maxOutbox bounds what waits for a peer that does not read its link.
 	maxOutbox = 1 << 20
 )
@@ -212,9 +214,10 @@ func (c *tlsConn) finish(err error, word *message) {
 	}
 	c.arrived = nil
 	if word != nil {
-		late := time.Now().Add(lastWord)
-		c.raw.finishBy(late)
-		_ = c.raw.SetReadDeadline(late) // listen waits for the peer to have heard
+		if c.sending { // a peer that reads nothing may hold it up
+			c.raw.finishBy(time.Now().Add(lastWord))
+		}
+		_ = c.raw.SetReadDeadline(time.Now().Add(lastWord + heardWithin)) // listen waits for the peer to have heard
 		c.put(*word)
 	} else {
 		c.raw.stopReads()

@@ -49,8 +49,12 @@ func (c *tlsConn) send() {
 			if over { // the last word is written
 				_ = c.tls.CloseWrite()
 				c.raw.shut()
+				_ = c.raw.SetReadDeadline(time.Now().Add(heardWithin))
 			}
 			return
+		}
+		if c.err != nil {
+			c.raw.finishBy(time.Now().Add(lastWord))
 		}
 		c.state.Unlock()
 		if _, err := c.tls.Write(batch); err != nil {
@@ -106,7 +110,7 @@ func (c *tlsConn) listen() {
 		case err == nil:
 		case errors.Is(e, code.Protocol):
 			c.abort(code.Protocol, code.From(e).Message)
-			c.raw.drain(lastWord)
+			c.raw.drain(lastWord + heardWithin)
 			return
 		default:
 			c.finish(e, nil)
