@@ -38,6 +38,7 @@ func TestBenchOfANode(t *testing.T) {
 		"pub --messages 500 --clients 2 --shards 3":                     500,
 		"pub mine --messages 300 --ack leader":                          300,
 		"latency --messages 200 --rate 2000":                            200,
+		"pub --messages 200 --transport tls --in-flight 1 --clients 3":  200,
 		"sub --messages 400 --subscribers 2":                            800,
 		"fanout --messages 100 --subscribers 6 --connections 2":         600,
 		"fanout --messages 100 --storage memory --size 4096 --rate 500": 100,
