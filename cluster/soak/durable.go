@@ -104,7 +104,7 @@ func (r *soak) churn(ctx context.Context) {
 func (r *soak) visit(ctx context.Context, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	c, err := client.Connect(ctx, "", client.WithContext(r.context))
+	c, err := client.Connect(ctx, r.url, client.WithContext(r.context))
 	if err != nil {
 		return err
 	}

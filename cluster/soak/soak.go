@@ -40,6 +40,7 @@ type soak struct {
 	harness *harness
 	process *process.Process
 	context control.Context
+	url     string
 	ledger  *history.Ledger
 	block   []byte
 	bulkID  string
@@ -57,7 +58,7 @@ type soak struct {
 // use is the run: everything that is started here has ended when it returns.
 func (r *soak) use(ctx context.Context) {
 	r.process = process.Start(r.harness, process.Config{Binary: r.cfg.Margay, Data: filepath.Join(r.harness.dir, "data")})
-	r.context = r.process.Context()
+	r.context, r.url = r.process.Context(), r.process.URL()
 	r.create(ctx)
 	reading, stopReaders := context.WithCancel(ctx)
 	auditing, stopAudits := context.WithCancel(context.WithoutCancel(ctx))
@@ -102,7 +103,7 @@ func (r *soak) create(ctx context.Context) {
 }
 
 func (r *soak) connect(ctx context.Context) *client.Client {
-	c, err := client.Connect(ctx, "", client.WithContext(r.context))
+	c, err := client.Connect(ctx, r.url, client.WithContext(r.context))
 	if err != nil {
 		r.harness.Fatalf("connect: %v", err)
 	}

@@ -395,7 +395,7 @@ func TestManyLanes(t *testing.T) {
 	var info wire.LogInfo
 	l := r.lane()
 	r.want(l, &wire.Lookup{Name: "default/default/s"}, &info)
-	before := number(t, n, "margay_transport_lanes")
+	before := number(t, n, transport("margay_transport_lanes"))
 	rng := rand.New(rand.NewPCG(1, 1))
 	for i := range requests {
 		l := r.lane() // a lane that stays would leave none for this one, sooner or later
@@ -418,7 +418,7 @@ func TestManyLanes(t *testing.T) {
 	}
 	r.alive(l)
 	eventually(t, "the subscriptions to end", func() bool { return metric(t, n, "margay_subscriptions") == "0" })
-	eventually(t, "the lanes to be as many as before", func() bool { return number(t, n, "margay_transport_lanes") <= before })
+	eventually(t, "the lanes to be as many as before", func() bool { return number(t, n, transport("margay_transport_lanes")) <= before })
 }
 
 // transport is the name of a metric of the transport that is tested.
