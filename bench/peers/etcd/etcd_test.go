@@ -30,3 +30,13 @@ func TestPlaceIsKept(t *testing.T) {
 		t.Errorf("%d messages, want 100", r.Messages)
 	}
 }
+
+func TestServerThatDiesEndsTheRun(t *testing.T) {
+	for _, args := range [][]string{
+		{"-in-flight", "1"},
+		{"-in-flight", "64"},
+	} {
+		// Large messages: its files grow by many megabytes at a time.
+		peertest.ServerDies(t, append(args, "-workload", "pub", "-messages", "1000000000", "-size", "65536")...)
+	}
+}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"margay.dev/cluster/load"
 )
@@ -27,11 +26,11 @@ type system struct {
 	prefix  string
 	keep    bool
 	share   int // connections of all publishers; 0 for one each
-	client  *clientv3.Client
+	main    *connection
 	version string
 
 	mu      sync.Mutex
-	clients map[int]*clientv3.Client // of subscribers, by connection, and of publishers that share, below 0
+	clients map[int]*connection // of subscribers, by connection, and of publishers that share, below 0
 }
 
 func drive(fs *flag.FlagSet) func(context.Context, string, load.Spec) (load.System, error) {
@@ -40,31 +39,23 @@ func drive(fs *flag.FlagSet) func(context.Context, string, load.Spec) (load.Syst
 	return func(ctx context.Context, addr string, spec load.Spec) (load.System, error) {
 		s := &system{
 			addr: addr, spec: spec, prefix: *place, keep: *place != "", share: *share,
-			clients: make(map[int]*clientv3.Client),
+			clients: make(map[int]*connection),
 		}
 		if s.prefix == "" {
 			s.prefix = fmt.Sprintf("load-%d", time.Now().UnixNano())
 		}
 		s.prefix += "/"
 		var err error
-		if s.client, err = s.dial(); err != nil {
+		if s.main, err = dial(ctx, addr); err != nil {
 			return nil, err
 		}
-		status, err := s.client.Status(ctx, addr)
+		status, err := s.main.Status(ctx, addr)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("status: %w", err), s.client.Close())
+			return nil, errors.Join(fmt.Errorf("status: %w", err), s.main.Close())
 		}
 		s.version = status.Version
 		return s, nil
 	}
-}
-
-func (s *system) dial() (*clientv3.Client, error) {
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.addr}, DialTimeout: 30 * time.Second, Logger: zap.NewNop()})
-	if err != nil {
-		return nil, fmt.Errorf("connect %s: %w", s.addr, err)
-	}
-	return c, nil
 }
 
 func (s *system) String() string {
@@ -77,9 +68,11 @@ func (s *system) String() string {
 func (s *system) Close() error {
 	var err error
 	if !s.keep {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(s.main.alive, time.Minute)
 		defer cancel()
-		_, err = s.client.Delete(ctx, s.prefix, clientv3.WithPrefix())
+		if _, err = s.main.Delete(ctx, s.prefix, clientv3.WithPrefix()); err != nil {
+			err = fmt.Errorf("remove %s: %w", s.prefix, errors.Join(err, context.Cause(s.main.alive)))
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,95 +80,12 @@ func (s *system) Close() error {
 		err = errors.Join(err, c.Close())
 	}
 	clear(s.clients)
-	return errors.Join(err, s.client.Close())
-}
-
-// publisher puts, over a connection of its own, with as many goroutines as messages may be under way: a put is a call
-// that returns with its answer.
-type publisher struct {
-	client *clientv3.Client
-	own    bool // nobody shares the connection
-	done   load.Done
-	keys   []string
-	n      int
-
-	ctx    context.Context //nolint:containedctx // of the puts that outlive the call of Publish
-	cancel context.CancelFunc
-	puts   chan put
-	ended  sync.WaitGroup
-}
-
-type put struct {
-	key, value string
-	at         int64
-}
-
-func (s *system) Publisher(_ context.Context, i int, done load.Done) (load.Publisher, error) {
-	c, err := s.publisherClient(i)
-	if err != nil {
-		return nil, err
-	}
-	p := &publisher{client: c, own: s.share == 0, done: done, keys: make([]string, keys)}
-	for k := range p.keys {
-		p.keys[k] = fmt.Sprintf("%s%d/%d", s.prefix, i, k)
-	}
-	if s.spec.InFlight == 1 {
-		return p, nil
-	}
-	p.ctx, p.cancel = context.WithCancel(context.Background())
-	p.puts = make(chan put)
-	for range s.spec.InFlight {
-		p.ended.Go(func() {
-			for job := range p.puts {
-				p.put(p.ctx, job)
-			}
-		})
-	}
-	return p, nil
-}
-
-func (p *publisher) Publish(ctx context.Context, msg []byte, at int64) error {
-	job := put{key: p.keys[p.n%keys], value: string(msg), at: at}
-	p.n++
-	if p.puts == nil {
-		p.put(ctx, job)
-		return nil
-	}
-	select {
-	case p.puts <- job:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (p *publisher) put(ctx context.Context, job put) {
-	_, err := p.client.Put(ctx, job.key, job.value)
-	p.done(job.at, 1, err)
-}
-
-func (p *publisher) Close() error {
-	if p.puts != nil {
-		p.cancel()
-		close(p.puts)
-		p.ended.Wait()
-	}
-	if !p.own {
-		return nil
-	}
-	return p.client.Close()
-}
-
-func (s *system) publisherClient(i int) (*clientv3.Client, error) {
-	if s.share == 0 {
-		return s.dial()
-	}
-	return s.connection(-1 - i%s.share)
+	return errors.Join(err, s.main.Close())
 }
 
 // Subscribe watches the prefix. Watches of one client share a stream, as they do in programs that use etcd.
 func (s *system) Subscribe(ctx context.Context, sub load.Subscription) (io.Closer, error) {
-	c, err := s.connection(sub.Connection)
+	c, err := s.connection(ctx, sub.Connection)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +97,7 @@ func (s *system) Subscribe(ctx context.Context, sub load.Subscription) (io.Close
 		}
 		opts = append(opts, clientv3.WithRev(first))
 	}
-	watching, cancel := context.WithCancel(context.Background())
+	watching, cancel := context.WithCancel(c.alive)
 	events := c.Watch(watching, s.prefix, opts...)
 	select {
 	case r, ok := <-events: // it says that the watch is there, and nothing else
@@ -201,8 +111,11 @@ func (s *system) Subscribe(ctx context.Context, sub load.Subscription) (io.Close
 	}
 	w := &watch{cancel: cancel}
 	w.ended.Go(func() {
-		if err := follow(events, sub.Each); watching.Err() == nil {
+		err := follow(events, sub.Each)
+		if cause := context.Cause(watching); cause == nil {
 			sub.Fail(err)
+		} else if errors.Is(cause, errClosed) { // by the server, and not by us
+			sub.Fail(cause)
 		}
 	})
 	return w, nil
@@ -237,7 +150,7 @@ func (w *watch) Close() error {
 }
 
 // firstRevision is that of the first put below the prefix.
-func (s *system) firstRevision(ctx context.Context, c *clientv3.Client) (int64, error) {
+func (s *system) firstRevision(ctx context.Context, c *connection) (int64, error) {
 	r, err := c.Get(ctx, s.prefix, clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithKeysOnly(),
 		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 	if err != nil {
@@ -250,13 +163,13 @@ func (s *system) firstRevision(ctx context.Context, c *clientv3.Client) (int64, 
 }
 
 // connection returns the one that those of this number share.
-func (s *system) connection(i int) (*clientv3.Client, error) {
+func (s *system) connection(ctx context.Context, i int) (*connection, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c := s.clients[i]; c != nil {
 		return c, nil
 	}
-	c, err := s.dial()
+	c, err := dial(ctx, s.addr)
 	if err != nil {
 		return nil, err
 	}

@@ -82,3 +82,14 @@ func TestMisuseIsRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestServerThatDiesEndsTheRun(t *testing.T) {
+	for _, args := range [][]string{
+		{"-via", "sync", "-in-flight", "1"},
+		{"-via", "async"},
+		{"-via", "raw"},
+		{"-via", "fast"},
+	} {
+		peertest.ServerDies(t, append(args, "-workload", "pub", "-messages", "1000000000")...)
+	}
+}

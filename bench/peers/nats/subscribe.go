@@ -95,11 +95,19 @@ func (s *system) replay(ctx context.Context, nc *nats.Conn, sub load.Subscriptio
 	if err != nil {
 		return nil, fmt.Errorf("consume: %w", err)
 	}
-	nc.SetClosedHandler(func(*nats.Conn) { end.failed(errClosed) })
+	closed := nc.StatusChanged(nats.CLOSED)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-closed:
+			end.failed(errClosed)
+		case <-cc.Closed():
+		}
+	})
 	return closer(func() error {
 		end.closed()
 		cc.Stop()
-		<-cc.Closed()
+		watching.Wait()
 		return nil
 	}), nil
 }

@@ -121,3 +121,13 @@ func TestOtherAnswersEndTheConnection(t *testing.T) {
 		}
 	}
 }
+
+func TestServerThatDiesEndsTheRun(t *testing.T) {
+	needsRedis(t)
+	for _, args := range [][]string{
+		{"-in-flight", "1"},
+		{"-in-flight", "500"},
+	} {
+		peertest.ServerDies(t, append(args, "-workload", "pub", "-messages", "1000000000")...)
+	}
+}

@@ -51,6 +51,7 @@ func Command(t *testing.T, args ...string) *exec.Cmd {
 // Server is a server that runs.
 type Server struct {
 	peer.Ready
+	dir     string
 	process *os.Process
 	stdin   io.Closer
 	ended   chan error
@@ -60,8 +61,9 @@ type Server struct {
 // Serve starts a server, which is stopped when the test ends.
 func Serve(t *testing.T, args ...string) *Server {
 	t.Helper()
-	cmd := Command(t, append([]string{"serve", "-dir", filepath.Join(t.TempDir(), "data")}, args...)...)
-	s := &Server{ended: make(chan error, 1), stderr: &strings.Builder{}}
+	dir := filepath.Join(t.TempDir(), "data")
+	cmd := Command(t, append([]string{"serve", "-dir", dir}, args...)...)
+	s := &Server{dir: dir, ended: make(chan error, 1), stderr: &strings.Builder{}}
 	cmd.Stderr = s.stderr
 	var err error
 	if s.stdin, err = cmd.StdinPipe(); err != nil {
@@ -156,6 +158,59 @@ func Smoke(t *testing.T, args ...string) {
 			}
 		})
 	}
+}
+
+// ServerDies kills a server while it is driven, and demands that the driver fails, instead of waiting for it to come back.
+func ServerDies(t *testing.T, args ...string) {
+	t.Helper()
+	s := Serve(t)
+	before := s.size(t)
+	cmd := Command(t, append([]string{"drive", "-addr", s.Addr, "-warmup", "0s"}, args...)...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	driven := make(chan error, 1)
+	go func() { driven <- cmd.Wait() }()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for s.size(t) < before+256<<10 { // it is in the middle of it
+		select {
+		case <-tick.C:
+		case err := <-driven:
+			t.Fatalf("drive %v ended before the server did: %v", args, err)
+		}
+	}
+	killed := time.Now()
+	if err := s.Signal(t, os.Kill); err == nil {
+		t.Fatal("a kill was an orderly end")
+	}
+	if err := <-driven; err == nil {
+		t.Errorf("drive %v ended well without a server", args)
+	}
+	if took := time.Since(killed); took > patience/4 { // the run's own patience is no shorter
+		t.Errorf("drive %v took %v to see that its server is gone", args, took)
+	}
+}
+
+// size is how much the server has stored.
+func (s *Server) size(t *testing.T) (n int64) {
+	t.Helper()
+	err := filepath.WalkDir(s.dir, func(_ string, d os.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			var info os.FileInfo
+			if info, err = d.Info(); err == nil {
+				n += info.Size()
+			}
+		}
+		if errors.Is(err, os.ErrNotExist) {
+			return nil // renamed meanwhile
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // ExitCode is what a command that is expected to fail ended with, and what it said.
