@@ -116,15 +116,60 @@ func TestPathNarrows(t *testing.T) {
 			for _, p := range paths {
 				p.mtu.Store(1280 - 28)
 			}
-			<-c.Done()
-			for _, err := range []error{c.Err(), <-stopped} {
+			late := time.After(2 * patience) // the idle timeout does not help: what is small comes through
+			select {
+			case <-c.Done():
+				wantCode(t, "path narrowed", c.Err(), code.Unavailable)
+			case <-late:
+				t.Fatal("the client has not noticed")
+			}
+			select {
+			case err := <-stopped:
 				wantCode(t, "path narrowed", err, code.Unavailable)
+			case <-late:
+				t.Fatal("the server has not noticed")
 			}
 			if took := time.Since(start); took > stalled {
 				t.Errorf("noticed after %v", took)
 			}
 			t.Logf("noticed after %v", time.Since(start))
 		})
+	}
+}
+
+// TestWhatANarrowPathLooksLike: each kind of standstill, told apart by what was sent, heard and lost meanwhile.
+func TestWhatANarrowPathLooksLike(t *testing.T) {
+	before := traffic{bytesSent: 1 << 20, packetsSent: 1000, packetsReceived: 900, lastRTT: time.Millisecond, window: 50_000}
+	for name, tc := range map[string]struct {
+		change          func(s *traffic)
+		blackHole, late bool
+	}{
+		"nothing happens":                        {func(*traffic) {}, false, false},
+		"large packets, and the peer shows life": {func(s *traffic) { s.bytesSent += 2900; s.packetsSent += 2; s.packetsReceived++ }, true, false},
+		"small packets":                          {func(s *traffic) { s.bytesSent += 80; s.packetsSent += 2; s.packetsReceived++ }, false, false},
+		"a dead path":                            {func(s *traffic) { s.bytesSent += 2900; s.packetsSent += 2 }, false, false},
+		"a slow reader":                          {func(s *traffic) { s.packetsReceived += 5; s.lastRTT++ }, false, false},
+		"the search for a wider path": {func(s *traffic) {
+			s.bytesSent += 4400
+			s.packetsSent += 3
+			s.packetsReceived++
+			s.lastRTT++
+			s.bytesLost += 4400
+		}, false, false},
+		"both sides show life at once, and what was in flight is lost": {func(s *traffic) {
+			s.bytesSent += 9000
+			s.packetsSent += 8
+			s.packetsReceived++
+			s.lastRTT++
+			s.window = 3000
+			s.bytesLost += 48_000
+		}, false, true},
+	} {
+		after := before
+		tc.change(&after)
+		if after.blackHole(before) != tc.blackHole || after.lossy(before) != tc.late {
+			t.Errorf("%s: black hole %v, lossy %v", name, after.blackHole(before), after.lossy(before))
+		}
 	}
 }
 

@@ -124,6 +124,6 @@ func (c *quicConn) traffic() traffic {
 	s := c.conn.ConnectionStats()
 	return traffic{
 		bytesSent: s.BytesSent, packetsSent: s.PacketsSent, packetsReceived: s.PacketsReceived,
-		lastRTT: s.LatestRTT, window: s.CongestionWindow,
+		bytesLost: s.BytesLost, lastRTT: s.LatestRTT, window: s.CongestionWindow,
 	}
 }

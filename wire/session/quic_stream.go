@@ -16,6 +16,10 @@ const (
 	maxChunk = 256 << 10
 	// watchEvery is how long a write may stand still before its connection is looked at.
 	watchEvery = time.Second
+	// narrowAfter is how long a write stands still before losses alone say that the path has become too narrow; manyLost, how
+	// many bytes they are: more than the search for wider paths loses.
+	narrowAfter = 10 * time.Second
+	manyLost    = 8 << 10
 )
 
 // quicStream is the stream of a lane over QUIC.
@@ -73,7 +77,7 @@ func (q quicStream) writeChunk(p []byte) (written int, err error) {
 		sample := q.conn.traffic()
 		if !watching {
 			before = sample
-		} else if sample.blackHole(before) {
+		} else if sample.blackHole(before) || time.Since(moved) >= narrowAfter && sample.lossy(before) {
 			const narrow = "the path carries only small packets"
 			q.conn.link.abort(code.Unavailable, narrow)
 			return written, code.New(code.Unavailable, "lane write: %s", narrow)
@@ -98,7 +102,7 @@ func (q quicStream) Release() { q.s.ReleaseStreamCredit() }
 
 // traffic is a sample of what a connection has sent and heard.
 type traffic struct {
-	bytesSent, packetsSent, packetsReceived uint64
+	bytesSent, packetsSent, packetsReceived, bytesLost uint64
 	// lastRTT and window change with every acknowledgement.
 	lastRTT time.Duration
 	window  uint64
@@ -114,4 +118,10 @@ func (t traffic) blackHole(before traffic) bool {
 	return sent >= minPacketSize+small*packets &&
 		t.packetsReceived > before.packetsReceived &&
 		t.lastRTT == before.lastRTT && t.window == before.window
+}
+
+// lossy says that since an earlier sample the peer was heard and much was lost. It is for the case that blackHole cannot see:
+// when both sides show life at the same moments, an acknowledgement of something small comes with every sign of the peer.
+func (t traffic) lossy(before traffic) bool {
+	return t.packetsReceived > before.packetsReceived && t.bytesLost >= before.bytesLost+manyLost
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func (a *app) demoCommand() *cobra.Command {
-	var stay bool
+	var stay, tls bool
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "See it work: publish 10,000 records, kill the node in the middle, find every one",
@@ -19,14 +19,16 @@ for byte. Takes a few seconds, uses free ports, touches nothing of yours, and cl
 
 Exits 0 only when every acknowledged record is there, once and unchanged.`,
 		Example: `  margay demo
-  margay demo --stay`,
+  margay demo --stay
+  margay demo --tls`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return demo.Run(cmd.Context(), demo.Config{
-				Executable: a.Executable, Margay: a.self(), Stay: stay, Printer: a.Printer,
+				Executable: a.Executable, Margay: a.self(), Stay: stay, TLS: tls, Printer: a.Printer,
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&stay, "stay", false, "keep the node running afterwards, for you to try")
+	cmd.Flags().BoolVar(&tls, "tls", false, "reach the node over TLS on TCP instead of QUIC")
 	return cmd
 }

@@ -34,6 +34,7 @@ type Config struct {
 	Executable string // this binary
 	Margay     string // how a user calls it
 	Stay       bool
+	TLS        bool // clients over TLS on TCP instead of QUIC
 	Printer    *output.Printer
 }
 
@@ -132,7 +133,12 @@ func (d *demo) createStream(ctx context.Context) error {
 		return err
 	}
 	d.step("stream   %s: %d shards; fsync %s: a record is on the disk before it is acknowledged", s.Name, s.Shards, s.Fsync)
-	d.client, err = client.Connect(ctx, "", client.WithContext(*d.context))
+	address := "margay://"
+	if d.TLS {
+		address = "margay+tls://"
+	}
+	address += d.context.Addresses[0]
+	d.client, err = client.Connect(ctx, address, client.WithContext(*d.context))
 	return err
 }
 
