@@ -3,6 +3,8 @@
 package main
 
 import (
+	"runtime"
+	"runtime/debug"
 	"strings"
 
 	"margay.dev/bench/internal/report"
@@ -11,14 +13,17 @@ import (
 )
 
 // about says, by the first words of a cell's system, how it is run. docs/benchmarks/README.md says more.
-var about = []struct{ prefix, tuning string }{
-	{"Margay", "a fresh node with its defaults for each cell; streams flush before the acknowledgement unless the row says otherwise; `margay bench` drives it"},
-	{"JetStream", "the server as a library in a process of its own, file storage, one replica; `always` is `sync_interval: always`"},
-	{"core NATS", "the same server, no stream, plain TCP unless TLS is named"},
-	{"Redis", "the machine's redis-server, append-only file; `always` is `appendfsync always`; commands of all clients are pipelined"},
-	{"etcd", "the server as a library in a process of its own, its defaults, which flush"},
-	{"bare prototype", "batches over one stream for each client, CRC-32C, one append and one flush for all that queued; no product around it"},
-	{"raw", "the transport alone, with the same windows, packet sizes and socket buffers as Margay's"},
+var about = []struct {
+	prefix, tuning string
+	ours           bool // nothing but the libraries has a version
+}{
+	{prefix: "Margay", tuning: "a fresh node with its defaults for each cell; streams flush before the acknowledgement unless the row says otherwise; `margay bench` drives it"},
+	{prefix: "JetStream", tuning: "the server as a library in a process of its own, file storage, one replica; `always` is `sync_interval: always`"},
+	{prefix: "core NATS", tuning: "the same server, no stream, plain TCP unless TLS is named"},
+	{prefix: "Redis", tuning: "the machine's redis-server, append-only file; `always` is `appendfsync always`; commands of all clients are pipelined"},
+	{prefix: "etcd", tuning: "the server as a library in a process of its own, its defaults, which flush"},
+	{prefix: "bare prototype", tuning: "batches over one stream for each client, CRC-32C, one append and one flush for all that queued; no product around it", ours: true},
+	{prefix: "raw", tuning: "the transport alone, with the same windows, packet sizes and socket buffers as Margay's", ours: true},
 }
 
 // versions lists what was measured, in the order of about, with the versions that the drivers reported.
@@ -33,12 +38,29 @@ func versions(rows []table.Row, l *rounds.Log) []report.System {
 				}
 				if v, ok := l.About[c.ID]; ok && !found {
 					version, found = v.Version, true
+					version, _, _ = strings.Cut(version, ",") // behind it stands how this cell used it
 				}
 			}
+		}
+		if a.ours {
+			version = transports()
 		}
 		if found {
 			all = append(all, report.System{Name: a.prefix, Version: version, Tuning: a.tuning})
 		}
 	}
 	return all
+}
+
+// transports are the versions of what carries the bytes.
+func transports() string {
+	version := runtime.Version()
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, d := range info.Deps {
+			if d.Path == "github.com/quic-go/quic-go" {
+				version = "quic-go " + d.Version + ", " + version
+			}
+		}
+	}
+	return version
 }

@@ -69,6 +69,9 @@ func TestEveryRowIsMeasured(t *testing.T) {
 	}
 	for _, s := range r.Rows {
 		for _, m := range s.Measured {
+			if _, extra, shown := strings.Cut(m.ID, "#"); shown && (extra == recordsPerFlush || extra == allocsPerRecord || extra == allocsPerBatch) {
+				continue // of a node's metrics
+			}
 			left := m.N == 0 && (strings.Contains(m.Missing, "redis-server is not installed") || strings.Contains(m.Missing, "does not build"))
 			if m.N != 1 && !left {
 				t.Errorf("%s: %d samples, %s", m.ID, m.N, m.Missing)

@@ -65,11 +65,11 @@ func (m *measurer) measure(ctx context.Context, id string) (rounds.Measured, err
 	if err == nil {
 		return out, nil
 	}
-	kind := err
+	kind, text := err, err.Error()
 	if errors.Is(err, rounds.ErrMissing) {
-		kind = rounds.ErrMissing
+		kind, text = rounds.ErrMissing, strings.TrimSuffix(text, ": "+rounds.ErrMissing.Error()) // what is left says why
 	}
-	return out, &failure{kind: kind, text: readable(err.Error(), m.root, m.binaries, m.data)}
+	return out, &failure{kind: kind, text: readable(text, m.root, m.binaries, m.data)}
 }
 
 // failure is an error with its text made readable.
@@ -113,7 +113,7 @@ func (m *measurer) once(ctx context.Context, id string) (out rounds.Measured, er
 		out.Server = systems.Readable(cmd, m.root, m.binaries, dir)
 		if s, err = child.Start(ctx, cmd); err != nil {
 			if errors.Is(err, child.ErrUnavailable) {
-				err = fmt.Errorf("%w: %w", err, rounds.ErrMissing)
+				err = fmt.Errorf("%s: %w", strings.TrimSuffix(err.Error(), ": "+child.ErrUnavailable.Error()), rounds.ErrMissing)
 			}
 			return out, err
 		}

@@ -222,6 +222,9 @@ func (p planner) derived() []row {
 	perFlush.AtLeast = 0.25
 	allocs := number("allocations per record at 500 in flight, transport included", "publish-128/"+mq, allocsPerRecord, "", 1)
 	allocs.AtMost = 1
+	show := func(system, cell, extra string) table.Shown {
+		return table.Shown{System: system, Value: table.Operand{Cell: cell, Extra: extra}}
+	}
 	return []row{
 		{Row: table.Row{
 			ID: "bare", What: "Beside the bare prototype, 128 B, one client, 500 in flight",
@@ -234,11 +237,22 @@ func (p planner) derived() []row {
 			ID: "group-commit", What: "Group commit: 64 waiters, one shard",
 			Note: "While one flush runs, those that the last one answered publish again and wait for the next: in a closed loop some half of " +
 				"them wait for each.",
+			Shown: []table.Shown{
+				show("records per flush, 64 waiting, QUIC", "publish-64/"+mq, recordsPerFlush),
+				show("records per flush, 64 waiting, TLS", "publish-64/"+mt, recordsPerFlush),
+				show("records per flush, one waiting, QUIC", "publish-1/"+mq, recordsPerFlush),
+			},
 			Claims: []table.Claim{perFlush},
 		}},
 		{Row: table.Row{
 			ID: "allocations", What: "Allocations of the broker in steady state",
-			Note:   "All allocations of the process since its start, by its own metrics, over the records that it stored.",
+			Note: "All allocations of the process since its start, by its own metrics, over the records and batches that it stored.",
+			Shown: []table.Shown{
+				show("for each record at 500 in flight, QUIC", "publish-128/"+mq, allocsPerRecord),
+				show("for each record at 500 in flight, TLS", "publish-128/"+mt, allocsPerRecord),
+				show("for each batch at 500 in flight, QUIC", "publish-128/"+mq, allocsPerBatch),
+				show("for each batch at 500 in flight, TLS", "publish-128/"+mt, allocsPerBatch),
+			},
 			Claims: []table.Claim{allocs},
 		}},
 	}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"margay.dev/bench/internal/child"
 )
@@ -36,9 +37,16 @@ var ours = map[string]string{"margay": "./cmd/margay", "limits": "./bench/limits
 
 // Ours builds programs of the workspace into a directory.
 func Ours(ctx context.Context, root, to string, names ...string) error {
+	version := "unknown"
+	if out, err := child.Run(ctx, child.Command{Argv: []string{"git", "-C", root, "describe", "--tags", "--always", "--dirty"}}); err == nil {
+		version = strings.TrimSpace(string(out))
+	}
 	for _, name := range names {
 		c := child.Command{
-			Argv: []string{"go", "build", "-C", root, "-trimpath", "-o", filepath.Join(to, name), ours[name]}, Env: []string{"CGO_ENABLED=0"},
+			Argv: []string{
+				"go", "build", "-C", root, "-trimpath", "-ldflags", "-X main.version=" + version, "-o", filepath.Join(to, name), ours[name],
+			},
+			Env: []string{"CGO_ENABLED=0"},
 		}
 		if _, err := child.Run(ctx, c); err != nil {
 			return fmt.Errorf("build %s: %w", name, err)

@@ -84,6 +84,10 @@ func Sections(rows []table.Row, l *rounds.Log) []Section {
 			}
 			s.Measured = append(s.Measured, cs)
 		}
+		for _, x := range r.Shown {
+			c := table.Cell{ID: x.Value.Cell + "#" + x.Value.Extra, System: x.System, Unit: x.Unit}
+			s.Measured = append(s.Measured, CellSpread{Cell: c, Spread: table.SpreadOf(samples.Values(x.Value))})
+		}
 		var decided []table.Outcome
 		for _, c := range r.Claims {
 			o := c.Decide(samples)

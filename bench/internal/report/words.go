@@ -73,9 +73,10 @@ func (p page) Commands() []string {
 	for _, r := range p.Rows {
 		for _, c := range r.Cells {
 			if a, ok := p.Log.About[c.ID]; ok && a.Command != "" {
-				all = append(all, strings.TrimSpace(fmt.Sprintf("# %s\n%s\n%s", c.ID, a.Server, a.Command)))
+				lines := slices.DeleteFunc([]string{"# " + c.ID, a.Server, a.Command}, func(l string) bool { return l == "" })
+				all = append(all, strings.Join(lines, "\n"))
 			}
 		}
 	}
-	return slices.Compact(all)
+	return all
 }

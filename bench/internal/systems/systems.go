@@ -6,6 +6,7 @@ package systems
 
 import (
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -192,6 +193,12 @@ func (b Binaries) Alone(args ...string) Job {
 	}}
 }
 
+// What differs from run to run: the port that a server was given, and its process.
+var (
+	address = regexp.MustCompile(`127\.0\.0\.1:[1-9][0-9]*`)
+	process = regexp.MustCompile(`(-pid) [0-9]+`)
+)
+
 // Readable is a command without what only means something on the machine that ran it.
 func Readable(c child.Command, root, binaries, dir string) string {
 	s := c.String()
@@ -200,5 +207,5 @@ func Readable(c child.Command, root, binaries, dir string) string {
 			s = strings.ReplaceAll(s, r[0], r[1])
 		}
 	}
-	return s
+	return process.ReplaceAllString(address.ReplaceAllString(s, "ADDR"), "$1 PID")
 }

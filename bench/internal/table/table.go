@@ -73,11 +73,19 @@ type Claim struct {
 	Also bool `json:"also,omitempty"`
 }
 
+// Shown is a value of a cell, of this row or one before, that stands in the row's table beside the measured ones.
+type Shown struct {
+	System string  `json:"system"`
+	Unit   string  `json:"unit"`
+	Value  Operand `json:"value"`
+}
+
 // Row is cells that take turns, and what is claimed of them.
 type Row struct {
-	ID    string `json:"id"`
-	What  string `json:"what"`
-	Cells []Cell `json:"cells"`
+	ID    string  `json:"id"`
+	What  string  `json:"what"`
+	Cells []Cell  `json:"cells"`
+	Shown []Shown `json:"shown,omitempty"`
 	// Claims may name cells of rows before.
 	Claims []Claim `json:"claims,omitempty"`
 	// Rounds bounds in how many rounds the row is measured; 0 is all.
