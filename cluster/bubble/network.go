@@ -24,16 +24,16 @@ type Weather struct {
 	Duplicate float64       // share that arrives twice, the second one up to a second later
 }
 
-// Network carries the packets between hosts, and the connections to the control plane.
+// Network carries the packets between hosts, and connections of streams.
 type Network struct {
-	mu      sync.Mutex
-	rng     *rand.Rand
-	weather Weather
-	cuts    map[cut]bool
-	hosts   map[netip.AddrPort]*host
-	webs    map[string]*listener
-	closed  bool
-	running sync.WaitGroup
+	mu        sync.Mutex
+	rng       *rand.Rand
+	weather   Weather
+	cuts      map[cut]bool
+	hosts     map[netip.AddrPort]*host
+	listeners map[string]*listener
+	closed    bool
+	running   sync.WaitGroup
 
 	lastHost, lastPort uint16
 }
@@ -43,7 +43,7 @@ type cut struct{ from, to netip.Addr }
 
 func newNetwork(rng *rand.Rand) *Network {
 	return &Network{
-		rng: rng, cuts: map[cut]bool{}, hosts: map[netip.AddrPort]*host{}, webs: map[string]*listener{},
+		rng: rng, cuts: map[cut]bool{}, hosts: map[netip.AddrPort]*host{}, listeners: map[string]*listener{},
 		weather: Weather{Delay: 5 * time.Millisecond},
 	}
 }

@@ -17,7 +17,7 @@ import (
 // one, publishers and readers go on by themselves: everything is acknowledged, once, in order, and every reader gets it
 // all.
 func TestBadNetwork(t *testing.T) {
-	seeds(t, 4, func(t *testing.T, b *Bubble) {
+	seeds(t, 3, func(t *testing.T, b *Bubble) {
 		n := b.Start()
 		n.Create(control.StreamSpec{Name: "s", Shards: new(2)})
 		tr := newTraffic(t, "s")

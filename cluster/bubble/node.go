@@ -37,6 +37,7 @@ func NodeAddress() netip.AddrPort { return netip.MustParseAddrPort(address) }
 type Node struct {
 	b      *Bubble
 	cfg    node.Config
+	scheme string
 	info   node.Info
 	disk   *memfs.FS
 	faults *faultfs.FS
@@ -48,7 +49,7 @@ type Node struct {
 // which does not crash.
 func (b *Bubble) Start(with ...func(*node.Config)) *Node {
 	b.t.Helper()
-	n := &Node{b: b, disk: memfs.New(b.Rand("disk")), cfg: node.Config{
+	n := &Node{b: b, scheme: "margay://", disk: memfs.New(b.Rand("disk")), cfg: node.Config{
 		Dir: b.t.TempDir(), Listen: address, HTTP: webAddress, Version: "test", Grace: 100 * time.Millisecond,
 		Sockets: b.Network, Logger: slog.New(slog.NewTextHandler(testLog{b.t}, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}}
@@ -116,6 +117,9 @@ func (n *Node) end() error {
 	}
 }
 
+// OverTLS lets clients that connect from now on do so over TLS on TCP. The weather is not on it, nor is a cut.
+func (n *Node) OverTLS() { n.scheme = "margay+tls://" }
+
 var errDead = errors.New("the process is dead")
 
 // Kill ends the node's process: nothing more leaves it, and what it wrote is there for the next one.
@@ -142,7 +146,8 @@ func (n *Node) PowerCut(rng *rand.Rand) {
 
 func (n *Node) unplug() {
 	n.b.Network.Unplug(NodeAddress())
-	n.b.Network.killWeb(webAddress)
+	n.b.Network.killListener(webAddress)
+	n.b.Network.killListener(address)
 }
 
 // Disk is the node's disk, and Faults what can be done to it until the node starts again.
@@ -182,17 +187,21 @@ func (n *Node) ConnectFrom(at netip.Addr, opts ...client.Option) *client.Client 
 	n.b.t.Helper()
 	api := n.API()
 	sockets := func(context.Context, string) (net.PacketConn, error) { return n.b.Network.ClientSocket(at), nil }
+	streams := func(ctx context.Context, address string) (net.Conn, error) {
+		return n.b.Network.Dial(ctx, "tcp", address)
+	}
 	tokens := func(ctx context.Context) (string, time.Time, error) {
 		t, err := api.Exchange(ctx)
 		return t.Token, t.ExpiresAt, err
 	}
 	own := []client.Option{
 		client.WithCA([]byte(n.info.Context.CA)), client.WithTokenSource(tokens), client.WithPacketConn(sockets),
+		client.WithTCPConn(streams),
 		client.WithRand(n.b.Rand(fmt.Sprint("client", n.b.clients.Add(1)))), // two that drew alike would be one producer
 	}
 	ctx, cancel := context.WithTimeout(n.b.t.Context(), patience)
 	defer cancel()
-	c, err := client.Connect(ctx, "margay://"+address, append(own, opts...)...)
+	c, err := client.Connect(ctx, n.scheme+address, append(own, opts...)...)
 	if err != nil {
 		n.b.t.Fatalf("connect: %v", err)
 	}

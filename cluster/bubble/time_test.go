@@ -66,7 +66,7 @@ func TestIdleForHours(t *testing.T) {
 		}
 		defer s.Close()
 		take(t, s, 1)
-		time.Sleep(3 * time.Hour)
+		time.Sleep(2 * time.Hour)
 		began := time.Now()
 		publish(t, p, client.Record{Value: []byte("second")})
 		take(t, s, 1)

@@ -11,8 +11,7 @@ import (
 )
 
 // listener takes connections in memory: one of the operating system's would hold up virtual time. Their path is
-// perfect, since what it carries (HTTP to the control plane) is not what a bubble is for; the death of a process ends
-// them.
+// perfect: the death of a process ends them, and nothing else happens to them.
 type listener struct {
 	addr  net.Addr
 	conns chan net.Conn
@@ -32,14 +31,14 @@ func (n *Network) Listen(_ context.Context, _, address string) (net.Listener, er
 	l := &listener{addr: net.TCPAddrFromAddrPort(at), conns: make(chan net.Conn), ended: make(chan struct{})}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.webs[address] = l
+	n.listeners[address] = l
 	return l, nil
 }
 
 // Dial opens a connection to what listens at an address.
 func (n *Network) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	n.mu.Lock()
-	l := n.webs[address]
+	l := n.listeners[address]
 	n.mu.Unlock()
 	refused := &net.OpError{Op: "dial", Net: network, Err: errRefused}
 	if l == nil {
@@ -85,9 +84,9 @@ func (l *listener) kill() {
 	}
 }
 
-func (n *Network) killWeb(address string) {
+func (n *Network) killListener(address string) {
 	n.mu.Lock()
-	l := n.webs[address]
+	l := n.listeners[address]
 	n.mu.Unlock()
 	if l != nil {
 		l.kill()

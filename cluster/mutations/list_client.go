@@ -44,9 +44,9 @@ func clientRules() []mutation {
 		{
 			name: "try-without-end",
 			why:  "R5: a record ends when its delivery timeout is over.",
-			file: "client/internal/order/order.go",
-			old:  "	for len(l.items) > 0 && !now.Before(l.items[0].Deadline) {\n",
-			new:  "	for len(l.items) > 0 && !now.Before(l.items[0].Deadline.Add(10*time.Minute)) {\n",
+			file: "client/lane.go",
+			old:  "		deadline: now.Add(l.p.cfg.deliveryTimeout),\n",
+			new:  "		deadline: now.Add(10 * l.p.cfg.deliveryTimeout),\n",
 
 			caught: by("cluster/bubble", "TestLongOutage"),
 		},
