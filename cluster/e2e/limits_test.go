@@ -130,7 +130,7 @@ func TestOutOfDescriptors(t *testing.T) {
 		t.Skip("over TLS each lane is a descriptor, and there are not as many: session: TestSocketsAreBounded")
 	}
 	const limit, shards, tooMany = 256, 100, 400
-	p := process.Start(t, process.Config{Wrap: process.Ulimit("-n", limit), Args: []string{"--tcp=false"}})
+	p := process.Start(t, process.Config{Wrap: process.Ulimit("-n", limit), Args: []string{"--set", "tcp=false"}})
 	create(t, p, control.StreamSpec{Name: "fits", Shards: new(shards), SegmentBytes: new(int64(4 << 10))})
 	c := p.Connect(client.WithDeliveryTimeout(patience))
 	fits := c.Publisher("fits")

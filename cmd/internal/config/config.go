@@ -15,7 +15,7 @@ import (
 type Config struct {
 	Data     string   `yaml:"data" flag:"data" doc:"Directory of everything that the node keeps; a relative one is below the working directory" unset:"$XDG_DATA_HOME/margay"`
 	Listen   Address  `yaml:"listen" flag:"listen" default:"127.0.0.1:7420" doc:"Address for clients: QUIC on the UDP port, TLS on the TCP port of the same number; port 0 takes one that is free for both"`
-	TCP      bool     `yaml:"tcp" flag:"tcp" default:"true" doc:"Take clients over TLS on the TCP port too (margay+tls://), for networks that block UDP"`
+	TCP      bool     `yaml:"tcp" default:"true" doc:"Take clients over TLS on the TCP port too (margay+tls://), for networks that block UDP"`
 	HTTP     Address  `yaml:"http" flag:"http" default:"127.0.0.1:7421" doc:"TCP address of the control plane, probes and metrics; port 0 takes a free one. Plain HTTP on a loopback address, TLS on any other"`
 	Log      Log      `yaml:"log"`
 	Shutdown Shutdown `yaml:"shutdown"`
