@@ -34,6 +34,7 @@ type options struct {
 	only     string
 	parallel int
 	timeout  time.Duration
+	seeds    int
 	list     bool
 	out      io.Writer
 }
@@ -44,6 +45,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&o.only, "only", "", "run only the mutations whose names contain one of these words, separated by commas")
 	flags.IntVar(&o.parallel, "parallel", 1, "mutations at a time, each on a copy of its own")
 	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "for one test; one that takes longer hangs, which counts as red")
+	flags.IntVar(&o.seeds, "sim", 0, "ask the simulation, within so many seeds, in place of the tests: what it lets pass, it does not see")
 	flags.BoolVar(&o.list, "list", false, "show the list and run nothing")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -51,6 +53,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	chosen := choose(mutations(), o.only)
 	if len(chosen) == 0 {
 		return fmt.Errorf("no mutation has %q in its name", o.only)
+	}
+	for i := range chosen {
+		if o.seeds > 0 {
+			chosen[i].caught = bySimulation(o.seeds)
+		}
 	}
 	if o.list {
 		show(out, chosen)
