@@ -177,6 +177,9 @@ func TestHalfOfTheWaitersGiveUp(t *testing.T) {
 	pubs := make([]*client.Publisher, 10)
 	for i := range pubs {
 		pubs[i] = n.Connect().Publisher("s")
+		if _, err := pubs[i].Publish(within(t), client.Record{Value: []byte("before")}); err != nil { // its lane is there
+			t.Fatal(err)
+		}
 	}
 	told := map[string]client.Class{} // 0: acknowledged
 	for round := range rounds {
