@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -74,6 +75,21 @@ func TestConnectChecksItsOptions(t *testing.T) {
 		if _, err := client.Connect(within(t), address); !errors.Is(err, want) {
 			t.Errorf("address %q: %v", address, err)
 		}
+	}
+}
+
+// Where nothing takes TLS connections, the error says so, and not only that the time ran out.
+func TestRefusedTCPIsSaid(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = ln.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err = client.Connect(ctx, "margay+tls://"+ln.Addr().String())
+	if !errors.Is(err, client.ErrUnavailable) || !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), "nothing takes TLS connections") {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -122,10 +122,16 @@ func (l *Link) leave(ctx context.Context, a *attempt) error {
 	default:
 	}
 	if a.err != nil && a.conn == nil {
-		return code.New(code.Unavailable, "%s (gave up: %w)", a.err.Message, ctx.Err())
+		return code.New(code.Unavailable, "%s (gave up: %w)", a.err.Message, &gaveUpError{ctx.Err(), a.err})
 	}
 	return code.New(code.Unavailable, "no answer from %v (gave up: %w)", l.cfg.Addresses, ctx.Err())
 }
+
+// gaveUpError is the end of the wait, and what the last try failed with: who explains it to a person wants that.
+type gaveUpError struct{ ended, last error }
+
+func (g *gaveUpError) Error() string   { return g.ended.Error() }
+func (g *gaveUpError) Unwrap() []error { return []error{g.ended, g.last} }
 
 // Current returns the live connection, nil when there is none at the moment.
 func (l *Link) Current() *Conn {
