@@ -53,14 +53,19 @@ func setBuffer(fd, force, plain, size int) error {
 	return nil
 }
 
+// maxNotSent is how much of a lane the kernel takes that it cannot send yet. Left to itself it takes megabytes, and who
+// writes to a slow reader would not notice before those are full.
+const maxNotSent = 1 << 20
+
 // tuneTCP gives a connection up whose data nobody has acknowledged for so long; the kernel's own patience is a quarter
-// of an hour.
+// of an hour. None of it is needed: what the kernel does not know, it leaves as it is.
 func tuneTCP(c *net.TCPConn, unacknowledged time.Duration) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return
 	}
 	_ = raw.Control(func(fd uintptr) {
-		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unacknowledged.Milliseconds())) // the kernel's patience is as good
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unacknowledged.Milliseconds()))
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, maxNotSent)
 	})
 }
