@@ -13,6 +13,7 @@ type cursorEvent struct {
 	shard        Shard
 	offset       uint64
 	began, ended int
+	outcome      Outcome
 	found        bool
 }
 
@@ -31,16 +32,21 @@ func (r *Recorder) Moment() int {
 	return r.moment
 }
 
-// Commit records that a cursor's commit, which began at a moment, was acknowledged. Call it with ended false for one
-// whose outcome is unknown.
-func (r *Recorder) Commit(name string, s Shard, offset uint64, began int, acked bool) {
-	e := cursorEvent{name: name, shard: s, offset: offset, began: began}
+// Commit records that a cursor is to be moved, and returns the commit's name. Call it before the request leaves.
+func (r *Recorder) Commit(name string, s Shard, offset uint64) ID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.moment++; acked {
-		e.ended = r.moment
-	}
-	r.cursors = append(r.cursors, e)
+	r.moment++
+	r.cursors = append(r.cursors, cursorEvent{name: name, shard: s, offset: offset, began: r.moment})
+	return ID(len(r.cursors) - 1)
+}
+
+// Committed records how a commit ended. One without it counts as unknown.
+func (r *Recorder) Committed(id ID, o Outcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.moment++
+	r.cursors[id].ended, r.cursors[id].outcome = r.moment, o
 }
 
 // Found records where an opening that began at a moment found a cursor.
@@ -71,10 +77,10 @@ func (c *checker) checkCursors() {
 			if e.name != f.name || e.shard != f.shard {
 				continue
 			}
-			if e.ended != 0 && e.ended < f.began {
+			if (e.found || e.outcome == Acked) && e.ended < f.began {
 				least = max(least, e.offset)
 			}
-			if !e.found && e.began < f.ended {
+			if !e.found && e.began < f.ended && e.outcome != Refused && e.outcome != Fatal {
 				most = max(most, e.offset)
 			}
 		}
@@ -157,20 +163,12 @@ func (c *checker) checkConflict(a *attempt) {
 		c.report(Condition, a.Shard, have, "%s conflicts with the very version that it asked for", a)
 		return
 	}
-	if have == 0 {
+	if have == 0 || slices.ContainsFunc(c.cuts, func(x cut) bool { return x.shard == a.Shard }) {
 		return // a tombstone, retention or a loss
 	}
-	known := false
-	for i := range c.attempts {
-		b := &c.attempts[i]
-		if b.Key != a.Key || b.began > a.ended {
-			continue
-		}
-		if at, ok := c.placeOf(b); !ok || at.shard == a.Shard && at.offset+1 == have {
-			known = true // what has no place may have been there
-		}
-	}
-	if !known && len(c.cuts) == 0 {
+	// What was read once stays, and an audit reads all there is: a version that it does not show was never there.
+	covered := slices.ContainsFunc(c.audits, func(x audit) bool { return x.shard == a.Shard && x.from < have })
+	if r, ok := c.seen[place{a.Shard, have - 1}]; covered && (!ok || r.Key != a.Key) {
 		c.report(Condition, a.Shard, have, "%s was told of version %d, which no record of its key has", a, have)
 	}
 }

@@ -79,7 +79,7 @@ func (g *gate) enter(op faultfs.Op, name string) error {
 			return errDead
 		}
 	}
-	if d := g.takes(op); d > 0 {
+	if d := g.takes(op); d > 0 && g.p.reading == 0 {
 		if g.p.host != nil {
 			g.p.wakeSubscriptions() // something may have been handed to them within this step
 		}

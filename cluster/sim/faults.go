@@ -55,8 +55,37 @@ func (w *world) strike(f fault) {
 	case diskFull:
 		d.mem.SetCapacity(d.mem.Used() + w.rng.Int64N(96<<10))
 		w.after(w.between(10*time.Millisecond, time.Second), "room", always, func() { d.mem.SetCapacity(0) })
+	case storm:
+		w.storm()
 	default:
 		w.breakDisk(f.kind)
+	}
+}
+
+// storm lets retries of what is on its way come into the queue behind the first tries, and then fails the flush of both.
+func (w *world) storm() {
+	w.disk.slow = w.now + w.between(200*time.Millisecond, 800*time.Millisecond)
+	for range 3 {
+		w.after(w.between(5*time.Millisecond, 150*time.Millisecond), "storm", always, func() {
+			for _, c := range w.conns {
+				if !c.down.dead && w.chance(2) {
+					c.breakOff()
+				}
+			}
+		})
+	}
+	w.after(w.between(5*time.Millisecond, 300*time.Millisecond), "storm", always, func() {
+		if !w.calm {
+			w.disk.fail(&faultfs.Rule{Ops: []faultfs.Op{faultfs.Sync}, Max: 1})
+		}
+	})
+}
+
+// aim lets the next write fail one time in n, in a world that is like that: just when somebody asks for something.
+func (w *world) aim(n int) {
+	if w.plan.aimed && !w.calm && w.chance(n) {
+		w.faults[writeFails]++
+		w.disk.faulty.Add(&faultfs.Rule{Ops: []faultfs.Op{faultfs.WriteAt}, Path: ofShards, Err: vfs.ErrFull, Max: 1})
 	}
 }
 
@@ -68,6 +97,14 @@ func (w *world) breakDisk(kind string) {
 		d.fail(&faultfs.Rule{Ops: []faultfs.Op{faultfs.WriteAt}, Err: oneOf(w.rng, nil, vfs.ErrFull)})
 	case shortWrite:
 		d.fail(&faultfs.Rule{Ops: []faultfs.Op{faultfs.WriteAt}, Short: 1 + w.rng.IntN(400)})
+	case shortDeath:
+		r := &faultfs.Rule{Ops: []faultfs.Op{faultfs.WriteAt}, Short: 100 + w.rng.IntN(1500), Max: 1}
+		r.Hook = func(faultfs.Call) {
+			if p := w.proc; p != nil && p.gate.armed == 0 {
+				p.gate.how, p.gate.armed = oneOf(w.rng, killAt, powerCutAt), 1+w.rng.IntN(4)
+			}
+		}
+		d.fail(r)
 	case flushFails:
 		d.fail(&faultfs.Rule{Ops: []faultfs.Op{faultfs.Sync}})
 	case namesFail:

@@ -113,7 +113,8 @@ func (c *conn) post(id batch.LogID, event func(s *host.Shard, to any) shard.Even
 		back(shard.Answer{Err: refused})
 		return
 	}
-	ev := event(s, back)
+	var ev shard.Event
+	c.proc.read(func() { ev = event(s, back) })
 	if ev == nil {
 		back(shard.Answer{Err: code.New(code.Unavailable, "nothing could be asked")})
 		return
@@ -206,7 +207,13 @@ func (c *conn) subscribe(frame []byte) {
 			return
 		}
 		x := &served{c: c, corr: h.Corr, shard: s}
-		sub, ok, err := stream.Open(context.Background(), x, &f, []stream.Part{{Start: f.Shards[0], Shard: s}}, c.w.wall(), stream.Durable{})
+		var (
+			sub *stream.Subscription
+			ok  *wire.Subscribed
+			err error
+		)
+		parts := []stream.Part{{Start: f.Shards[0], Shard: s}}
+		c.proc.read(func() { sub, ok, err = stream.Open(context.Background(), x, &f, parts, c.w.wall(), stream.Durable{}) })
 		if err != nil {
 			c.toClient(wire.AppendFrame(nil, h.Corr, wire.NewError(err)))
 			return
@@ -247,7 +254,9 @@ func (s *served) step() {
 		return
 	}
 	s.at = p.w.now
-	more, over, end := s.sub.Step(context.Background())
+	var more, over bool
+	var end *wire.End
+	p.read(func() { more, over, end = s.sub.Step(context.Background()) })
 	if over {
 		if end != nil {
 			s.c.toClient(wire.AppendFrame(nil, s.corr, end))

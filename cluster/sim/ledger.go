@@ -3,6 +3,8 @@
 package sim
 
 import (
+	"slices"
+
 	"margay.dev/broker/host"
 	"margay.dev/wire/control"
 )
@@ -19,6 +21,7 @@ type ledger struct {
 	// to that.
 	flushed uint64
 	shaken  bool
+	asked   []uint64 // the offsets of trims that were not refused
 }
 
 func newLedger(w *world, l *logPlan) *ledger { return &ledger{w: w, plan: l} }
@@ -67,7 +70,18 @@ func (l *ledger) began(s *host.Shard) {
 		l.w.violate("R19 %s: begins at %d, beyond its end at %d", l.plan.Name, v.Start.Offset, v.Ceiling)
 	}
 	l.start = v.Start.Offset
+	if most := slices.Max(append([]uint64{0}, l.asked...)); l.plan.untouched() && l.start > most {
+		l.w.violate("S11 %s: begins at %d, and nobody asked for more than %d", l.plan.Name, l.start, most)
+	}
 }
+
+// ask takes note of a trim, and take of one that was refused.
+func (l *ledger) ask(offset uint64) (id int) {
+	l.asked = append(l.asked, offset)
+	return len(l.asked) - 1
+}
+
+func (l *ledger) take(id int) { l.asked[id] = 0 }
 
 // closed takes note of the end of an opening: in order, or because a flush failed.
 func (l *ledger) closed(s *host.Shard) {

@@ -60,6 +60,8 @@ func (t *trimmer) trim() {
 	}
 	c, began := t.conn, t.w.history.Moment()
 	t.busy = true
+	t.w.aim(4)
+	id := l.ask(at)
 	c.toBroker(64, func() {
 		c.post(t.plan.ID, func(s *host.Shard, to any) shard.Event {
 			ev := &shard.Trim{Offset: at, To: to}
@@ -73,6 +75,9 @@ func (t *trimmer) trim() {
 			return ev
 		}, func(a shard.Answer) {
 			t.busy = false
+			if o := outcome(a.Err); o == history.Refused || o == history.Fatal {
+				l.take(id)
+			}
 			if a.Err != nil {
 				return
 			}

@@ -20,6 +20,7 @@ type plan struct {
 	faults  []fault
 	latency time.Duration
 	flush   time.Duration // about how long one takes
+	aimed   bool          // writes fail when it matters
 }
 
 // logPlan is one log, and who works with it.
@@ -60,12 +61,15 @@ const (
 	readFails  = "read fails"
 	diskFull   = "disk full"
 	slowDisk   = "slow disk"
+	storm      = "slow flushes, broken connections, then a flush that fails"
+	shortDeath = "short write, and the end soon after"
 )
 
 // faultKinds are drawn from, those that find most more often.
 var faultKinds = []string{
 	kill, killAt, powerCut, powerCut, powerCutAt, powerCutAt, powerCutAt, stop, pause, clockStep, breakConns, breakConns, oneWay,
-	catalogOut, writeFails, shortWrite, flushFails, flushFails, namesFail, createFail, removeFail, readFails, diskFull, slowDisk,
+	catalogOut, writeFails, shortWrite, flushFails, flushFails, namesFail, createFail, removeFail, readFails, diskFull, slowDisk, storm, storm,
+	shortDeath,
 }
 
 func draw(rng *rand.Rand) plan {
@@ -85,6 +89,7 @@ func draw(rng *rand.Rand) plan {
 			at: time.Duration(rng.Int64N(int64(p.length))), kind: faultKinds[rng.IntN(len(faultKinds))],
 		})
 	}
+	p.aimed = rng.IntN(3) == 0
 	return p
 }
 
@@ -119,6 +124,11 @@ func drawLog(rng *rand.Rand, i int) logPlan {
 	}
 	l.trims, l.changes = rng.IntN(4) == 0, rng.IntN(4) == 0
 	return l
+}
+
+// untouched says that nothing but a trim gives up what the log holds.
+func (l *logPlan) untouched() bool {
+	return l.MaxBytes == 0 && l.MaxAge == 0 && l.OnFull == control.OnFullRefuse && l.Storage == control.StorageDisk
 }
 
 // durable says that what is acknowledged outlives the power.

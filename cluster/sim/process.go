@@ -32,6 +32,16 @@ type process struct {
 	subs     []*served
 	working  bool // a job is planned
 	again    bool // another try is planned
+	// reading counts readers of a log at work. They keep it from being closed, so that nothing may wait within them: in one
+	// goroutine that would be for ever.
+	reading int
+}
+
+// read is work that reads a log.
+func (p *process) read(f func()) {
+	p.reading++
+	defer func() { p.reading-- }()
+	f()
 }
 
 // loop is what drives one shard, as a goroutine would.

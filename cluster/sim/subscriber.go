@@ -302,7 +302,7 @@ func newCursor(w *world, l *logPlan, n int) *subscriber {
 func (x *cursor) open() {
 	s, c := x.s, x.s.conn
 	began := s.w.history.Moment()
-	s.w.history.Commit(x.name, s.plan.shard, 0, began, false)
+	s.w.aim(30)
 	c.toBroker(64, func() {
 		c.post(s.plan.ID, func(_ *host.Shard, to any) shard.Event {
 			return &shard.OpenCursor{Name: x.name, Create: true, To: to}
@@ -335,15 +335,15 @@ func (x *cursor) moved() {
 	if !s.w.chance(3) {
 		return
 	}
-	began, at, epoch := s.w.history.Moment(), s.next, x.epoch
-	s.w.history.Commit(x.name, s.plan.shard, at, began, false)
+	at, epoch, id := s.next, x.epoch, s.w.history.Commit(x.name, s.plan.shard, s.next)
+	s.w.aim(60)
 	c.toBroker(64, func() {
 		c.post(s.plan.ID, func(_ *host.Shard, to any) shard.Event {
 			return &shard.CommitCursors{List: []shard.CursorCommit{{Name: x.name, Epoch: epoch, Offset: at, To: to}}}
 		}, func(a shard.Answer) {
+			s.w.history.Committed(id, outcome(a.Err))
 			switch {
 			case a.Err == nil:
-				s.w.history.Commit(x.name, s.plan.shard, at, began, true)
 			case a.Err.Code == code.OutOfRange && s.plan.durable():
 				s.w.violate("S4 %s has read up to %d, and may not commit that: %s", s.name, at, a.Err.Message)
 			case a.Err.Code == code.TakenOver && c == s.conn && !s.w.calm:
@@ -393,4 +393,17 @@ func describe(h wire.Header, body []byte) string {
 	default:
 		return h.Type.String()
 	}
+}
+
+// outcome is what an error says of what was asked.
+func outcome(err *code.Error) history.Outcome {
+	switch {
+	case err == nil:
+		return history.Acked
+	case err.Class == code.ClassRefused:
+		return history.Refused
+	case err.Class == code.ClassFatal:
+		return history.Fatal
+	}
+	return history.Unknown
 }
