@@ -35,7 +35,9 @@ func (w *world) strike(f fault) {
 			w.proc.paused = w.now + w.between(time.Millisecond, 3*time.Second)
 		}
 	case clockStep:
-		w.skew += w.between(-30*time.Second, 30*time.Second)
+		d := w.between(-30*time.Second, 30*time.Second)
+		w.skew += d
+		w.back += max(-d, 0)
 	case breakConns:
 		for _, c := range w.conns {
 			if !c.down.dead && w.chance(2) {

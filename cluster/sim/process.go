@@ -106,6 +106,9 @@ func (p *process) sync() {
 	if p.dead {
 		return
 	}
+	if p.stopping {
+		p.host.Stop() // also what was being opened when the end began
+	}
 	if p.host.Jobs() > 0 && !p.working {
 		p.working = true
 		p.w.after(p.w.between(0, 200*time.Microsecond), "work", nil, p.work)

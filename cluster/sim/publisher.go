@@ -48,17 +48,19 @@ type outgoing struct {
 
 // publisher is one client's publisher: the client's core, and what its goroutine does around it.
 type publisher struct {
-	w      *world
-	plan   *logPlan
-	mode   mode
-	name   string
-	id     uint64 // of a named one
-	line   *simulate.Line[*outgoing]
-	conn   *conn
-	retry  time.Duration // no connection before
-	timer  int
-	ledger *keys // what it knows of versions, when it is conditional
-	chain  *chain
+	w     *world
+	plan  *logPlan
+	mode  mode
+	name  string
+	id    uint64 // of a named one
+	line  *simulate.Line[*outgoing]
+	conn  *conn
+	retry time.Duration // no connection before
+	timer int
+	// waiting counts what is to be published again soon.
+	waiting int
+	ledger  *keys // what it knows of versions, when it is conditional
+	chain   *chain
 }
 
 func newPublisher(w *world, l *logPlan, m mode, n int) *publisher {
@@ -95,7 +97,7 @@ func (p *publisher) config() simulate.Config {
 func (p *publisher) start() { p.later(p.w.between(0, 30*time.Millisecond), p.produce) }
 
 func (p *publisher) done() bool {
-	return p.line.Len() == 0 && (p.chain == nil || !p.chain.asking)
+	return p.line.Len() == 0 && p.waiting == 0 && (p.chain == nil || !p.chain.asking)
 }
 
 func (p *publisher) later(d time.Duration, run func()) { p.w.after(d, p.name, always, run) }
@@ -324,7 +326,11 @@ func (p *publisher) retryDedup(o *outgoing, err *code.Error) bool {
 		return false
 	}
 	o.tries++
-	p.later(p.w.between(time.Millisecond, 200*time.Millisecond), func() { p.push(o) })
+	p.waiting++
+	p.later(p.w.between(time.Millisecond, 200*time.Millisecond), func() {
+		p.waiting--
+		p.push(o)
+	})
 	return true
 }
 

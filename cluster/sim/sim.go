@@ -51,6 +51,7 @@ type world struct {
 	rng   *rand.Rand
 	now   time.Duration
 	skew  time.Duration // of the wall clock
+	back  time.Duration // that it was set back in all: what is due by it may be so much later
 	queue queue
 	depth int // of waits within steps
 	trace *trace
@@ -142,7 +143,7 @@ func (w *world) settle() bool {
 	if !w.runWhile(drainTime, func() bool { return !w.settled() }) {
 		return false
 	}
-	w.runUntil(w.now + quiet)
+	w.runUntil(w.now + quiet + w.back)
 	return w.runWhile(drainTime, func() bool { return !w.settled() })
 }
 

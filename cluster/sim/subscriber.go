@@ -160,8 +160,9 @@ func (s *subscriber) receive(c *conn, frame []byte) {
 		err = s.deliver(body)
 	case wire.TypeGap:
 		var f wire.Gap
-		if err = f.Parse(body); err == nil {
-			s.first(f.From)
+		if err = f.Parse(body); err == nil && s.seeking { // it may be of what lies before its time
+			s.next = max(s.next, f.To)
+		} else if err == nil {
 			s.w.history.Gap(s.reader(), s.plan.shard, f.From, f.To)
 			s.next, s.gen = max(s.next, f.To), 0
 		}
