@@ -177,7 +177,7 @@ func (c *checker) checkAudit(a audit) {
 		}
 	}
 	for _, at := range c.order {
-		if at.shard == a.shard && at.offset >= a.to {
+		if at.shard == a.shard && at.offset >= a.to && !c.fresh(at) {
 			c.report(Vanished, at.shard, at.offset, "reader %s got it, audit %s found the end at %d",
 				c.seen[at].reader, a.reader, a.to)
 		}

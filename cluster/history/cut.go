@@ -28,6 +28,16 @@ func (c *checker) dead(s Shard, offset, generation uint64) bool {
 	return false
 }
 
+// fresh says whether what was seen at a place has come there since a cut: an audit from before that cannot have had it.
+func (c *checker) fresh(at place) bool {
+	for _, x := range c.cuts {
+		if x.shard == at.shard && at.offset >= x.offset && c.seen[at].Generation >= x.generation {
+			return true
+		}
+	}
+	return false
+}
+
 // checkLostOrigins holds what was lost since to what was true of it when it was read: somebody wrote it, and was not told
 // that it is not there.
 func (c *checker) checkLostOrigins() {

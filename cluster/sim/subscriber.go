@@ -336,7 +336,11 @@ func (x *cursor) moved() {
 	if !s.w.chance(3) {
 		return
 	}
-	at, epoch, id := s.next, x.epoch, s.w.history.Commit(x.name, s.plan.shard, s.next)
+	at, epoch := s.next, x.epoch
+	if s.w.chance(6) { // one that was overtaken: it must not move the cursor back
+		at -= min(at, uint64(s.w.rng.IntN(20)))
+	}
+	id := s.w.history.Commit(x.name, s.plan.shard, at)
 	s.w.aim(60)
 	c.toBroker(64, func() {
 		c.post(s.plan.ID, func(_ *host.Shard, to any) shard.Event {
