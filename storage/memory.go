@@ -201,6 +201,11 @@ func (m *Memory) Read(seq, until uint64, maxBytes int) ([]byte, error) {
 	return slices.Clip(out), nil
 }
 
+// ReadTo is Read, which copies nothing.
+func (m *Memory) ReadTo(_ []byte, seq, until uint64, maxBytes int) ([]byte, error) {
+	return m.Read(seq, until, maxBytes)
+}
+
 // FindOffset returns the sequence of the record batch that holds offset; see Log.
 func (m *Memory) FindOffset(offset uint64) (uint64, error) {
 	m.mu.Lock()

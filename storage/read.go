@@ -30,6 +30,11 @@ var errCut = errors.New("log was cut meanwhile")
 
 // Read returns stored batches; see Log.
 func (l *Disk) Read(seq, until uint64, maxBytes int) ([]byte, error) {
+	return l.ReadTo(nil, seq, until, maxBytes)
+}
+
+// ReadTo is Read into buf; see Log.
+func (l *Disk) ReadTo(buf []byte, seq, until uint64, maxBytes int) ([]byte, error) {
 	var out []byte
 	err := l.reading(func() error {
 		v, done, err := l.viewAt(seq, until)
@@ -39,7 +44,7 @@ func (l *Disk) Read(seq, until uint64, maxBytes int) ([]byte, error) {
 		defer v.h.release()
 		pos, err := l.locate(&v, seq)
 		if err == nil {
-			out, err = l.readRun(&v, pos, seq, until, maxBytes)
+			out, err = l.readRun(buf, &v, pos, seq, until, maxBytes)
 		}
 		return l.verdict(&v, err)
 	})
@@ -221,8 +226,9 @@ func (l *Disk) corrupt(v *view, pos int64, seq, offset uint64, err error) error 
 }
 
 // readRun reads batches from pos on. What is sound in front of damage is returned; the next read meets the damage.
-func (l *Disk) readRun(v *view, pos int64, seq, until uint64, maxBytes int) ([]byte, error) {
+func (l *Disk) readRun(into []byte, v *view, pos int64, seq, until uint64, maxBytes int) ([]byte, error) {
 	w := segment.NewWindow(v.h.file, v.Size, 1)
+	w.Reuse(into)
 	buf, err := w.Bytes(pos, max(maxBytes, batch.HeaderSize))
 	if err != nil {
 		return nil, err

@@ -35,6 +35,8 @@ type Log interface {
 	// least one; less where a segment ends. It returns nothing when seq is until or beyond, or the length. The bytes are
 	// never changed afterwards.
 	Read(seq, until uint64, maxBytes int) ([]byte, error)
+	// ReadTo is Read that may use buf for what it returns, so that it is unchanged only until the caller uses buf again.
+	ReadTo(buf []byte, seq, until uint64, maxBytes int) ([]byte, error)
 	// FindOffset returns the sequence of the record batch that holds offset, or of the first one behind it; the length
 	// when offset is the next to be given.
 	FindOffset(offset uint64) (uint64, error)

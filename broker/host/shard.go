@@ -5,6 +5,7 @@ package host
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -149,6 +150,7 @@ func (s *Shard) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
+		runtime.Gosched() // who is about to submit does so first, and shares this round's write and flush
 		if s.turn() {
 			return
 		}
@@ -435,13 +437,13 @@ func (s *Shard) finish(why *code.Error) {
 	}
 }
 
-// Read returns committed batches from sequence seq on, whole and back to back.
-func (s *Shard) Read(seq uint64, limit int) ([]byte, error) {
+// Read returns committed batches from sequence seq on, whole and back to back. They may lie in buf.
+func (s *Shard) Read(buf []byte, seq uint64, limit int) ([]byte, error) {
 	l := s.log.Load()
 	if l == nil {
 		return nil, nil
 	}
-	return l.Read(seq, s.hub.Sequence(), limit)
+	return l.ReadTo(buf, seq, s.hub.Sequence(), limit)
 }
 
 // Find returns the sequence of the batch that holds offset.

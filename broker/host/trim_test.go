@@ -205,7 +205,7 @@ func TestTheLogBeginsWhereItsFilesDo(t *testing.T) {
 		r.Stop()
 		r = hosttest.Start(t, after, p)
 		s = r.Shard(l.ID, 0)
-		_, err := s.Read(s.View().Start.Sequence, 1<<10)
+		_, err := s.Read(nil, s.View().Start.Sequence, 1<<10)
 		if errors.Is(err, storage.ErrDropped) {
 			t.Fatalf("seed %d: the log begins at %+v, and its files do not", seed, s.View().Start)
 		}

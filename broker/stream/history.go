@@ -4,6 +4,7 @@ package stream
 
 import (
 	"errors"
+	"sync"
 
 	"margay.dev/broker/fanout"
 	"margay.dev/broker/host"
@@ -11,6 +12,9 @@ import (
 	"margay.dev/wire"
 	"margay.dev/wire/batch"
 )
+
+// chunks are what history is read into: a new one for each read would be most of what a broker allocates.
+var chunks = sync.Pool{New: func() any { return new([readChunk]byte) }}
 
 // history delivers one chunk from the log, and joins the hub when it has reached it.
 func (s *Subscription) history(p *part) (busy bool, err error) {
@@ -30,7 +34,9 @@ func (s *Subscription) history(p *part) (busy bool, err error) {
 		return true, nil // the hub has moved on meanwhile
 	}
 	var gap *storage.GapError
-	chunk, err := p.shard.Read(p.seq, readChunk)
+	buf := chunks.Get().(*[readChunk]byte)
+	defer chunks.Put(buf) // what is written to a lane has been copied
+	chunk, err := p.shard.Read(buf[:], p.seq, readChunk)
 	switch {
 	case errors.Is(err, storage.ErrDropped):
 		return true, nil // retention passed us: the new start is in the view

@@ -266,14 +266,16 @@ func (s *Subscription) write(b []byte) error {
 		s.out = append(s.out, b...)
 		return nil
 	}
-	if err := s.flush(); err != nil {
-		return err
-	}
 	if len(b) <= coalesce/4 {
+		if err := s.flush(); err != nil {
+			return err
+		}
 		s.out = append(s.out, b...)
 		return nil
 	}
-	return s.lane.Write(b)
+	err := s.lane.Write(s.out, b)
+	s.out = s.out[:0]
+	return err
 }
 
 func (s *Subscription) flush() error {

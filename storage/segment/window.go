@@ -26,6 +26,9 @@ func NewWindow(r io.ReaderAt, size int64, chunk int) *Window {
 	return &Window{r: r, size: size, chunk: chunk}
 }
 
+// Reuse has the window read into buf for as long as that is large enough.
+func (w *Window) Reuse(buf []byte) { w.buf = buf[:0] }
+
 // Bytes returns n bytes at pos, fewer at the end of the file. They are valid until the next call.
 func (w *Window) Bytes(pos int64, n int) ([]byte, error) {
 	n = int(min(int64(n), max(0, w.size-pos)))

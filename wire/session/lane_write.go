@@ -6,10 +6,14 @@ import (
 	"cmp"
 	"errors"
 	"sync"
+	"time"
 
 	"margay.dev/wire"
 	"margay.dev/wire/code"
 )
+
+// rare is how long a writer has had nothing to do when it is not kept.
+const rare = time.Second
 
 // keepBuffer is the largest outbound buffer that is kept for another time.
 const keepBuffer = 2 << 20
@@ -26,6 +30,10 @@ type outbound struct {
 	started   bool
 	finishing bool
 	err       error
+	// idleAt is when the writer last had nothing to do. Often: it was woken soon after. One that is not needed often ends
+	// and is started again, because most lanes of most connections say something twice and then wait for hours.
+	idleAt time.Time
+	often  bool
 
 	wake    chan struct{}
 	stopped chan struct{}
@@ -92,7 +100,7 @@ func (l *Lane) admit(size int) error {
 		if !l.shared.spawn(l.writeLoop) {
 			return code.New(code.Closed, "lane send: the connection is closed")
 		}
-		o.started, o.awake = true, true
+		o.started, o.awake, o.often = true, true, time.Since(o.idleAt) < rare
 	}
 	if o.queued == nil {
 		o.queued = outBuffers.Get().(*[]byte)
@@ -111,7 +119,7 @@ func (l *Lane) wakeWriter() {
 	}
 }
 
-// writeLoop owns the outbound direction from the first Send to the end of the lane.
+// writeLoop owns the outbound direction until it is not needed for a while, or to the end of the lane.
 func (l *Lane) writeLoop() {
 	o := &l.out
 	defer close(o.stopped)
@@ -126,10 +134,15 @@ func (l *Lane) writeLoop() {
 			return
 		}
 		if batch == nil {
-			o.awake = false
+			stay := o.often
+			o.awake, o.started, o.idleAt = false, stay, time.Now()
 			o.mu.Unlock()
+			if !stay {
+				return
+			}
 			select {
 			case <-o.wake:
+				o.often = time.Since(o.idleAt) < rare
 			case <-l.stream.Done(): // nothing can be written any more, and maybe nobody will close the lane
 				_, err := l.stream.Write(nil, false) // tells why
 				l.fail(cmp.Or(err, error(code.Closed)))

@@ -98,7 +98,7 @@ func Records(t testing.TB, s *host.Shard) map[uint64]string {
 	out := map[uint64]string{}
 	seq := s.View().Start.Sequence
 	for seq < s.Hub().Sequence() {
-		chunk, err := s.Read(seq, 1<<20)
+		chunk, err := s.Read(nil, seq, 1<<20)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,8 +15,11 @@ import (
 	"margay.dev/wire/control"
 )
 
-// phaseMeasuring is the phase of a run that its figures, and its profiles, are of.
-const phaseMeasuring = "measuring"
+// The phases of a run that its figures, and its profiles, are of.
+const (
+	phaseMeasuring = "measuring"
+	phaseReplaying = "replaying"
+)
 
 // benchProfiles takes profiles of a node while it is measured. The zero value takes none.
 type benchProfiles struct {
@@ -42,14 +45,17 @@ func (a *app) benchProfiles(f *benchFlags, t *benchTarget) (*benchProfiles, erro
 	if err != nil {
 		return nil, err
 	}
-	// Over before the run is, so that what they show is the load.
+	// Over before the run is, so that what they show is the load. One that ends by count may be short.
 	within := max(f.spec.Duration*3/4, time.Second)
+	if f.spec.Messages > 0 || f.spec.Workload == load.Sub {
+		within = time.Second
+	}
 	return &benchProfiles{dir: f.profile, client: c, within: min(within, maxProfile*time.Second)}, nil
 }
 
 // watch begins once the run measures.
 func (p *benchProfiles) watch(ctx context.Context, now load.Progress) {
-	if p.dir == "" || now.Phase != phaseMeasuring {
+	if p.dir == "" || now.Phase != phaseMeasuring && now.Phase != phaseReplaying {
 		return
 	}
 	p.once.Do(func() {
