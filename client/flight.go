@@ -52,7 +52,7 @@ func (f *flight) encode(it *item, pool *builders, c Compression) error {
 			return err
 		}
 	}
-	encoded, err := b.Build(it.ID, it.Sequence, c)
+	encoded, err := b.BuildTo(pool.buffer(), it.ID, it.Sequence, c)
 	if err != nil {
 		return fmt.Errorf("encode batch: %w", err)
 	}
@@ -141,16 +141,43 @@ func (f Future) Done() <-chan struct{} {
 	return f.f.done
 }
 
-// builders lends batch builders. It keeps a few: as many as a busy publisher fills at a time.
+// builders lends batch builders and buffers for what they build. It keeps a few: as many as a busy publisher fills, and
+// has unanswered, at a time.
 type builders struct {
-	limits batch.Limits
-	free   chan *batch.Builder
+	limits  batch.Limits
+	free    chan *batch.Builder
+	encoded chan []byte
 }
 
-const keepBuilders = 4
+const (
+	keepBuilders = 4
+	// keepEncoded is the largest buffer that is kept.
+	keepEncoded = 512 << 10
+)
 
 func newBuilders(limits batch.Limits) *builders {
-	return &builders{limits: limits, free: make(chan *batch.Builder, keepBuilders)}
+	return &builders{limits: limits, free: make(chan *batch.Builder, keepBuilders), encoded: make(chan []byte, keepBuilders)}
+}
+
+// buffer is one to encode into. It is empty, and not nil, when there is none to use again.
+func (p *builders) buffer() []byte {
+	select {
+	case b := <-p.encoded:
+		return b
+	default:
+		return []byte{}
+	}
+}
+
+// answered takes back what was encoded, once its answer has come: then the transport has done with it.
+func (p *builders) answered(b []byte) {
+	if cap(b) == 0 || cap(b) > keepEncoded {
+		return
+	}
+	select {
+	case p.encoded <- b:
+	default:
+	}
 }
 
 func (p *builders) get() *batch.Builder {

@@ -328,6 +328,7 @@ func (l *lane) finish(p *wire.Published) {
 			l.p.remember(f)
 		} else {
 			f.stored(p)
+			l.r.builders.answered(f.encoded)
 		}
 		// A batch that is being encoded cannot end: it counts as written, no answer can have come, and giving up is
 		// done by run itself. So nobody else holds the builder.

@@ -10,7 +10,7 @@ import (
 
 // keepBuffer is the capacity a builder keeps over Reset even when it was hardly used: one large record must not
 // pin megabytes in every publisher for ever.
-const keepBuffer = 256 << 10
+const keepBuffer = 512 << 10
 
 // Builder collects records and lays them out as a batch. It is reusable and not safe for concurrent use.
 type Builder struct {
@@ -142,6 +142,11 @@ func appendMeta(dst []byte, r *Record, delta int64, delay, ttl uint64, headers i
 // while the builder fills the next one. The records stay until Reset. A body that does not shrink is sent plain, and
 // so is one with a dedup id, which the leader must be able to read.
 func (b *Builder) Build(producerID, producerSeq uint64, compression Compression) (Batch, error) {
+	return b.BuildTo(nil, producerID, producerSeq, compression)
+}
+
+// BuildTo is Build into buf, if that is large enough; otherwise what it makes has some room for the next time.
+func (b *Builder) BuildTo(buf []byte, producerID, producerSeq uint64, compression Compression) (Batch, error) {
 	if b.count == 0 {
 		return nil, fmt.Errorf("build batch without records: %w", ErrCount)
 	}
@@ -168,7 +173,8 @@ func (b *Builder) Build(producerID, producerSeq uint64, compression Compression)
 	if b.dedup {
 		attributes |= AttrDedup
 	}
-	out := make(Batch, HeaderSize+len(b.meta)+len(body))
+	out := room(buf, HeaderSize+len(b.meta)+len(body))
+	clear(out[:HeaderSize])
 	copy(out[HeaderSize:], b.meta)
 	copy(out[HeaderSize+len(b.meta):], body)
 	out.seal(produced{
@@ -176,4 +182,15 @@ func (b *Builder) Build(producerID, producerSeq uint64, compression Compression)
 		firstTime: b.first, plainSize: len(b.body), metaSize: len(b.meta),
 	})
 	return out, nil
+}
+
+// room is n bytes, of buf where it has them.
+func room(buf []byte, n int) Batch {
+	switch {
+	case cap(buf) >= n:
+		return buf[:n]
+	case buf == nil:
+		return make(Batch, n)
+	}
+	return make(Batch, n, n+n/4)
 }
