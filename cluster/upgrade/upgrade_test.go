@@ -20,10 +20,10 @@ import (
 	"margay.dev/wire/control"
 )
 
-// fixture is a data directory as the previous release left it. ../testdata/previous/README.md says how it is made.
-const fixture = "../testdata/previous"
+// fixtures are data directories as each release left one. The README there says how they are made.
+const fixtures = "../testdata/releases"
 
-var update = flag.Bool("update", false, "make the fixture anew, with the node of this tree: at a release only")
+var update = flag.String("update", "", "make the fixture of this release, such as v0.3.0, with the node of this tree: at a release only")
 
 // held is what the fixture held when it was made.
 type held struct {
@@ -37,12 +37,23 @@ func within(t *testing.T) context.Context {
 	return await.Within(t)
 }
 
-// TestPreviousRelease opens a copy of the fixture and finds all of it: records at their offsets, the durable cursor
+// TestReleases opens a copy of what each release left and finds all of it: records at their offsets, the durable cursor
 // where it was, dedup ids and versions as they were known, and room to go on.
-func TestPreviousRelease(t *testing.T) {
-	if *update {
-		makeFixture(t)
+func TestReleases(t *testing.T) {
+	if *update != "" {
+		makeFixture(t, filepath.Join(fixtures, *update))
 	}
+	all, err := filepath.Glob(filepath.Join(fixtures, "v*"))
+	if err != nil || len(all) == 0 {
+		t.Fatal("there are no fixtures", err)
+	}
+	for _, fixture := range all {
+		t.Run(filepath.Base(fixture), func(t *testing.T) { opens(t, fixture) })
+	}
+}
+
+func opens(t *testing.T, fixture string) {
+	t.Helper()
 	var want held
 	b, err := os.ReadFile(filepath.Join(fixture, "held.json"))
 	if err != nil {
@@ -122,7 +133,7 @@ func read(t *testing.T, c *client.Client) map[string][]string {
 	return out
 }
 
-func makeFixture(t *testing.T) {
+func makeFixture(t *testing.T, fixture string) {
 	t.Helper()
 	commit, err := exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD").Output()
 	if err != nil {

@@ -35,9 +35,11 @@ type Config struct {
 	Stream string
 	// Publishers is how many there will be, so that all shards get messages. Default 1.
 	Publishers int
-	Shards     int    // default 1
-	Fsync      string // always (default), interval or never
-	Storage    string // disk (default) or memory
+	// Connections that the publishers share, as those of one program do. 0: each has its own.
+	Connections int
+	Shards      int    // default 1
+	Fsync       string // always (default), interval or never
+	Storage     string // disk (default) or memory
 	// Ack is what publishes wait for: none, leader or quorum; empty for the stream's rule.
 	Ack string
 	// OneAtATime publishes as a program does that waits for each answer: in the caller's goroutine, without futures. For
@@ -59,15 +61,21 @@ type System struct {
 	fsync  string
 	ack    client.AckLevel
 
-	mu          sync.Mutex
-	subscribing map[int]*client.Client // by the connection of subscriptions
+	mu     sync.Mutex
+	shared map[connection]*client.Client
+}
+
+// connection is one that several publishers, or several subscriptions, share.
+type connection struct {
+	publishing bool
+	number     int
 }
 
 var _ load.System = (*System)(nil)
 
 // Open makes the stream, or finds it.
 func Open(ctx context.Context, cfg Config) (*System, error) {
-	s := &System{cfg: cfg, subscribing: map[int]*client.Client{}}
+	s := &System{cfg: cfg, shared: map[connection]*client.Client{}}
 	i := slices.Index([]string{"", control.AckNone, control.AckLeader, control.AckQuorum}, cfg.Ack)
 	if i < 0 {
 		return nil, fmt.Errorf("ack %q: want none, leader or quorum", cfg.Ack)
@@ -149,7 +157,7 @@ func (s *System) connect(ctx context.Context) (*client.Client, error) {
 
 // Subscribe subscribes to all shards. Nothing is dropped on the way to a subscriber that is slow: it catches up.
 func (s *System) Subscribe(ctx context.Context, o load.Subscription) (io.Closer, error) {
-	c, err := s.subscriber(ctx, o.Connection)
+	c, err := s.sharedClient(ctx, connection{number: o.Connection})
 	if err != nil {
 		return nil, err
 	}
@@ -167,9 +175,10 @@ func (s *System) Subscribe(ctx context.Context, o load.Subscription) (io.Closer,
 	return r, nil
 }
 
-func (s *System) subscriber(ctx context.Context, connection int) (*client.Client, error) {
+// sharedClient is the client of a connection, which lives until Close.
+func (s *System) sharedClient(ctx context.Context, k connection) (*client.Client, error) {
 	s.mu.Lock()
-	c := s.subscribing[connection]
+	c := s.shared[k]
 	s.mu.Unlock()
 	if c != nil {
 		return c, nil
@@ -179,8 +188,15 @@ func (s *System) subscriber(ctx context.Context, connection int) (*client.Client
 		return nil, err
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.subscribing[connection] = c
+	first := s.shared[k]
+	if first == nil {
+		s.shared[k] = c
+	}
+	s.mu.Unlock()
+	if first != nil { // somebody was faster
+		c.Close()
+		return first, nil
+	}
 	return c, nil
 }
 
@@ -220,8 +236,8 @@ func (s *System) Keep() { s.own = control.Stream{} }
 // Close closes what is open and deletes the stream if it was made for the run.
 func (s *System) Close() error {
 	s.mu.Lock()
-	open := s.subscribing
-	s.subscribing = map[int]*client.Client{}
+	open := s.shared
+	s.shared = map[connection]*client.Client{}
 	s.mu.Unlock()
 	for _, c := range open {
 		c.Close()

@@ -16,9 +16,9 @@ import (
 // could hold together.
 const turn = 32
 
-// publisher is a client of its own with one publisher.
+// publisher is one publisher, of a client of its own or of one that is shared.
 type publisher struct {
-	c     *client.Client
+	c     *client.Client // nil when others share it
 	p     *client.Publisher
 	done  load.Done
 	wait  bool    // for each answer
@@ -48,11 +48,14 @@ type pending struct {
 // Publisher connects. The shards are shared out: publisher i has shard i mod shards, and those behind it in steps of the
 // number of publishers when there are fewer of them than shards.
 func (s *System) Publisher(ctx context.Context, i int, done load.Done) (load.Publisher, error) {
-	c, err := s.connect(ctx)
+	c, own, err := s.publisherClient(ctx, i)
 	if err != nil {
 		return nil, err
 	}
-	p := &publisher{c: c, p: c.Publisher(s.name), done: done, wait: s.cfg.OneAtATime}
+	p := &publisher{p: c.Publisher(s.name), done: done, wait: s.cfg.OneAtATime}
+	if own {
+		p.c = c
+	}
 	for shard := i % s.shards; shard < s.shards; shard += max(1, s.cfg.Publishers) {
 		l := &lane{wake: make(chan struct{}, 1)}
 		if s.shards > 1 {
@@ -65,6 +68,16 @@ func (s *System) Publisher(ctx context.Context, i int, done load.Done) (load.Pub
 		p.all.Go(func() { p.reap(l) })
 	}
 	return p, nil
+}
+
+// publisherClient is the client of publisher i, and whether it is that one's own.
+func (s *System) publisherClient(ctx context.Context, i int) (c *client.Client, own bool, err error) {
+	if s.cfg.Connections == 0 {
+		c, err = s.connect(ctx)
+		return c, true, err
+	}
+	c, err = s.sharedClient(ctx, connection{publishing: true, number: i % s.cfg.Connections})
+	return c, false, err
 }
 
 // keyOf finds a key that lies in the shard.
@@ -151,7 +164,9 @@ func (p *publisher) reap(l *lane) {
 
 // Close ends the client: what is under way fails.
 func (p *publisher) Close() error {
-	p.c.Close()
+	if p.c != nil {
+		p.c.Close()
+	}
 	for _, l := range p.lanes {
 		l.mu.Lock()
 		l.closed = true

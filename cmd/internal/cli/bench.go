@@ -35,6 +35,8 @@ type benchFlags struct {
 	storage   string
 	ack       string
 	json      bool
+
+	connections int // of publishers
 }
 
 func (a *app) benchCommand() *cobra.Command {
@@ -98,6 +100,9 @@ would use; otherwise one is started for the run. --server decides it explicitly.
 	shared := flag.NewFlagSet("", flag.ContinueOnError)
 	f.spec = load.Flags(shared, w)
 	flags.AddGoFlagSet(shared)
+	if w == load.Pub || w == load.Latency {
+		flags.IntVar(&f.connections, "connections", 0, "connections that the clients share, as publishers of one program do (default: each has its own)")
+	}
 	flags.StringVar(&f.server, "server", "", "which node: spawn (one for the run) or context (that of --context or --address)")
 	flags.IntVar(&f.serverPID, "server-pid", 0, "with --server context: the node's process, if it runs on this machine, to account for its CPU and memory")
 	flags.StringVar(&f.dir, "dir", "", "with --server spawn: where its data goes for the run (default: the system's temporary directory)")
@@ -170,6 +175,8 @@ func (f *benchFlags) check(args []string, given func(string) bool) error {
 
 func (f *benchFlags) checkServer(args []string) error {
 	switch {
+	case f.connections < 0 || f.connections > f.spec.Clients && f.connections > 0:
+		return exit.Misuse("--connections %d: want 1 to --clients, which is %d", f.connections, f.spec.Clients)
 	case f.serverPID < 0:
 		return exit.Misuse("--server-pid %d: want a process", f.serverPID)
 	case f.server == serverSpawn && f.serverPID > 0:
@@ -199,7 +206,7 @@ func (f *benchFlags) value(name string) int64 {
 	case "subscribers":
 		return int64(s.Subscribers)
 	case "connections":
-		return int64(s.Connections)
+		return int64(s.Connections + f.connections) // one of them, by the workload
 	}
 	return int64(s.Shards)
 }

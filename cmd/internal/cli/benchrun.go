@@ -72,8 +72,12 @@ func (a *app) benchLoad(ctx context.Context, f *benchFlags, args []string) (err 
 	cfg := t.cfg
 	cfg.Publishers, cfg.Shards, cfg.Fsync, cfg.Storage, cfg.Ack = s.Clients, s.Shards, f.fsync, f.storage, f.ack
 	cfg.OneAtATime = s.InFlight == 1
-	// Room for the window, and for what each record takes beside its bytes.
-	cfg.BufferBytes = max(client.DefaultBufferBytes, 2*int64(s.InFlight)*int64(s.Size+256))
+	sharing := 1
+	if f.connections > 0 {
+		cfg.Connections, sharing = f.connections, (s.Clients+f.connections-1)/f.connections
+	}
+	// Room for the windows, and for what each record takes beside its bytes.
+	cfg.BufferBytes = max(client.DefaultBufferBytes, 2*int64(sharing)*int64(s.InFlight)*int64(s.Size+256))
 	cfg.Stream = stream
 	ctx, cancel := t.watch(ctx)
 	defer cancel()
