@@ -32,9 +32,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for what must come; no test passes by it.
-const patience = await.Patience
-
 func within(t *testing.T) context.Context {
 	t.Helper()
 	return await.Within(t)
