@@ -12,7 +12,7 @@ func clientRules() []mutation {
 			old:  "			it.onWire, it.maybe = false, true\n",
 			new:  "			it.onWire = false\n",
 
-			caught: by("client/internal/order", "TestLineIsHonest"),
+			caught: by("client/internal/order", "TestLostConnectionLeavesItUnknown"),
 		},
 		{
 			name: "send-again-under-a-new-id-what-may-be-stored",

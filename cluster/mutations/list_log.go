@@ -32,8 +32,8 @@ func logRules() []mutation {
 			name: "read-from-the-log-beyond-the-mark",
 			why:  "S4: history must end where the commit does.",
 			file: "broker/host/shard.go",
-			old:  "	return l.Read(seq, s.hub.Sequence(), limit)\n",
-			new:  "	return l.Read(seq, l.State().Length, limit)\n",
+			old:  "	return l.ReadTo(buf, seq, s.hub.Sequence(), limit)\n",
+			new:  "	return l.ReadTo(buf, seq, l.State().Length, limit)\n",
 			also: []edit{{ // or the reader would wait for the hub to come to where it is
 				"broker/fanout/fanout.go",
 				"at != h.pos.Sequence {\n",

@@ -516,6 +516,20 @@ func TestAbortSaysWhatIsKnown(t *testing.T) {
 	}
 }
 
+// R5: what was on its way when the connection went may be stored, although it is not on its way any more.
+func TestLostConnectionLeavesItUnknown(t *testing.T) {
+	r := newRig(true)
+	r.line.Up()
+	r.push(time.Hour)
+	r.write()
+	r.lose(1)
+	r.line.Abort(code.Closed, "the publisher was closed")
+	r.collect()
+	if e := r.fate[0]; e == nil || e.Class != code.ClassUnknown {
+		t.Errorf("ended with %v", e)
+	}
+}
+
 func TestWithoutIdentityNothingIsSentTwice(t *testing.T) {
 	r := newRig(false)
 	r.line.Up()
