@@ -4,6 +4,7 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -330,8 +331,12 @@ func TestSubscriptionThatIsNotAnsweredTriesAgain(t *testing.T) {
 	failed := make(chan error, 1)
 	s := subscribe(t, connect(t, b, client.SubscribeTimeout(200*time.Millisecond)), client.FromEarliest(),
 		client.OnStatus(func(st client.Status) {
-			if st.Attempt == 1 {
-				failed <- st.Err
+			// Over TLS a lane may be missed before its connection is: then a first try still goes there, in vain.
+			if st.Attempt > 0 && !errors.Is(st.Err, client.ErrUnavailable) {
+				select {
+				case failed <- st.Err:
+				default:
+				}
 			}
 		}))
 	wantRun(t, take(t, s, 1), 0, 1)
