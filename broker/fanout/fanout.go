@@ -160,7 +160,7 @@ func (h *Hub) join(q *Queue) {
 	if g == nil {
 		g = &group{selection: q.selection}
 		h.filtered[q.selection.name] = g
-		h.index.add(g)
+		h.index.add(g, g.selection.filters)
 	}
 	g.queues = append(g.queues, q)
 }
@@ -169,7 +169,7 @@ func (h *Hub) join(q *Queue) {
 func (h *Hub) forget(g *group) {
 	if h.filtered[g.selection.name] == g {
 		delete(h.filtered, g.selection.name)
-		h.index.remove(g)
+		h.index.remove(g, g.selection.filters)
 	}
 }
 
@@ -211,18 +211,26 @@ func (h *Hub) Caught(q *Queue) (pos Position, lost Range, ok bool) {
 func (h *Hub) Leave(q *Queue) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.leave(q)
+}
+
+// leave takes q out and says whether it was in. Called with mu held.
+func (h *Hub) leave(q *Queue) bool {
 	g := &h.plain
 	if q.selection != nil {
 		if g = h.filtered[q.selection.name]; g == nil {
-			return
+			return false
 		}
 	}
-	if i := slices.Index(g.queues, q); i >= 0 {
-		g.queues = slices.Delete(g.queues, i, i+1)
+	i := slices.Index(g.queues, q)
+	if i < 0 {
+		return false
 	}
+	g.queues = slices.Delete(g.queues, i, i+1)
 	if q.selection != nil && len(g.queues) == 0 {
 		h.forget(g)
 	}
+	return true
 }
 
 // Close ends the hub: live queues are told why, later joins are refused.

@@ -11,11 +11,12 @@ import (
 	"margay.dev/wire/batch"
 )
 
-// Selection is a set of filters: a record is selected when one of them matches. Nil selects everything.
+// Selection is a set of filters: a record is selected when one of them matches. Nil selects everything. It never changes;
+// Select of one selection is for one goroutine.
 type Selection struct {
-	name    string // equal selections have equal names
-	filters []wire.Filter
-	index   *index // of this selection alone, for reading the log
+	name    string        // equal selections have equal names
+	filters []wire.Filter // in order, each once
+	index   *index        // of this selection alone, for reading the log; made when that is first done
 }
 
 // fewFilters are compared one by one faster than looked up.
@@ -27,23 +28,32 @@ func NewSelection(filters []wire.Filter) *Selection {
 		return nil
 	}
 	filters = slices.Clone(filters)
-	slices.SortFunc(filters, func(a, b wire.Filter) int {
-		if a.Kind != b.Kind {
-			return int(a.Kind) - int(b.Kind)
-		}
-		return strings.Compare(a.Value, b.Value)
-	})
-	filters = slices.Compact(filters)
+	slices.SortFunc(filters, compareFilters)
+	return selectionOf(slices.Compact(filters))
+}
+
+func compareFilters(a, b wire.Filter) int {
+	if a.Kind != b.Kind {
+		return int(a.Kind) - int(b.Kind)
+	}
+	return strings.Compare(a.Value, b.Value)
+}
+
+// selectionOf takes filters that are in order, each once.
+func selectionOf(filters []wire.Filter) *Selection {
+	size := 0
+	for _, f := range filters {
+		size += 3 + len(f.Value)
+	}
 	var name strings.Builder
+	name.Grow(size)
 	for _, f := range filters {
 		name.WriteByte(byte(f.Kind))
 		name.WriteByte(byte(len(f.Value) >> 8))
 		name.WriteByte(byte(len(f.Value)))
 		name.WriteString(f.Value)
 	}
-	s := &Selection{name: name.String(), filters: filters, index: newIndex()}
-	s.index.add(&group{selection: s})
-	return s
+	return &Selection{name: name.String(), filters: filters}
 }
 
 // Select appends to keep the indexes of the records of b that are selected and have not expired at now (us),
@@ -74,6 +84,10 @@ func (s *Selection) matches(key []byte) bool {
 	}
 	if len(s.filters) <= fewFilters {
 		return slices.ContainsFunc(s.filters, func(f wire.Filter) bool { return f.Matches(key) })
+	}
+	if s.index == nil {
+		s.index = newIndex()
+		s.index.add(&group{selection: s}, s.filters)
 	}
 	hit := false
 	s.index.match(key, func(*group) { hit = true })
@@ -118,8 +132,8 @@ type index struct {
 	topics   *topic
 }
 
-func (x *index) remove(g *group) {
-	for _, f := range g.selection.filters {
+func (x *index) remove(g *group, filters []wire.Filter) {
+	for _, f := range filters {
 		switch f.Kind {
 		case wire.FilterExact:
 			without(x.exact, f.Value, g)
@@ -162,8 +176,8 @@ func newIndex() *index {
 	return &index{exact: map[string][]*group{}, prefixes: map[string][]*group{}, ofLength: map[int]int{}, topics: &topic{}}
 }
 
-func (x *index) add(g *group) {
-	for _, f := range g.selection.filters {
+func (x *index) add(g *group, filters []wire.Filter) {
+	for _, f := range filters {
 		switch f.Kind {
 		case wire.FilterExact:
 			x.exact[f.Value] = append(x.exact[f.Value], g)
