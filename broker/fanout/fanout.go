@@ -5,6 +5,7 @@
 package fanout
 
 import (
+	"container/heap"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,7 @@ type Hub struct {
 	index    *index            // over filtered
 	touched  []*group
 	ended    *End
+	waiting  waiters // for an offset to be committed
 
 	position atomic.Uint64 // pos.Sequence, for a reader that is catching up
 }
@@ -80,6 +82,7 @@ func (h *Hub) Publish(envs []*Envelope, next Position, now int64) {
 	h.touched = h.touched[:0]
 	h.pos = next
 	h.position.Store(next.Sequence)
+	h.wakeReached()
 }
 
 // sort adds e, or what is cut of it, to the items of every group that selects some of it. Each record is
@@ -250,6 +253,9 @@ func (h *Hub) Close(err error) {
 		}
 	}
 	h.plain.queues, h.filtered, h.index = nil, map[string]*group{}, newIndex()
+	for len(h.waiting) > 0 {
+		close(heap.Pop(&h.waiting).(*awaiting).reached)
+	}
 }
 
 // Err is why the hub ended, nil while it is live.
