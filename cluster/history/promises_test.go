@@ -111,6 +111,39 @@ func TestCutsExcuseWhatLaysBeyond(t *testing.T) {
 	wants(t, &r, history.Clash, history.Altered)
 }
 
+// A record that was read is not said to be missing while it is there; once a loss that was allowed has taken it, that is so.
+func TestCutsExcuseWhatIsSaidAfterThem(t *testing.T) {
+	for _, outcome := range []history.Outcome{history.Refused, history.Fatal} {
+		for name, c := range map[string]struct {
+			before, after []uint64 // offsets of cuts, around the answer
+			want          []history.Kind
+		}{
+			"before it is lost":         {after: []uint64{1}, want: []history.Kind{history.Stored}},
+			"after it is lost":          {before: []uint64{1}},
+			"after another loss":        {before: []uint64{2}, after: []uint64{1}, want: []history.Kind{history.Stored}},
+			"after two losses":          {before: []uint64{1, 0}},
+			"after a loss of something": {before: []uint64{2}, want: []history.Kind{history.Stored}},
+		} {
+			t.Run(outcome.String()+" "+name, func(t *testing.T) {
+				var r history.Recorder
+				id := r.Begin(history.Attempt{Op: "publish", Key: "b", Digest: history.Sum([]byte("b"), fmt.Append(nil, "b", uint64(1), uint64(1)))})
+				read(&r, "early", "b", 1, 1)
+				gen := uint64(2)
+				cut := func(offsets []uint64) {
+					for _, o := range offsets {
+						r.Cut(shard0, o, gen)
+						gen++
+					}
+				}
+				cut(c.before)
+				r.End(id, history.Answer{Outcome: outcome})
+				cut(c.after)
+				wants(t, &r, c.want...)
+			})
+		}
+	}
+}
+
 func TestSomewhereIsSomewhere(t *testing.T) {
 	for _, there := range []bool{true, false} {
 		var r history.Recorder
