@@ -82,8 +82,9 @@ func CurrentVersion(err error) (version uint64, index int, ok bool) {
 // to several shards. Records without a key go to the shard that their sequence gives, so that they go there again.
 //
 // A record that is published again is answered as a duplicate, with its offset, if it is among the last 256 that the
-// shard has of the producer. One that is older, or that the shard has gone past without it, fails with ErrOutOfOrder:
-// the shard cannot tell the two apart. Sequences says how far each shard is, so that these need not be sent:
+// shard has of the producer. One that the shard has gone past without it fails with ErrOutOfOrder, and so does one that is
+// older: of that the shard cannot tell whether it has it, and the error's class is Unknown. Sequences says how far each
+// shard is, so that these need not be sent:
 //
 //	last, err := p.Sequences(ctx)
 //	for n, rec := range records {

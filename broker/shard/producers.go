@@ -56,8 +56,13 @@ func (t *producers) check(id, seq, previous uint64, lastAppend int64) (*stored, 
 	if i, ok := slices.BinarySearchFunc(p.window, seq, func(s stored, want uint64) int { return cmpUint(s.sequence, want) }); ok {
 		return &p.window[i], nil
 	}
-	return nil, code.New(code.OutOfOrder, "producer sequence %d after %d: the last stored is %d", seq, previous, last).
+	err := code.New(code.OutOfOrder, "producer sequence %d after %d: the last stored is %d", seq, previous, last).
 		With(code.DetailLastSequence, last)
+	if seq < p.window[0].sequence {
+		// Between two that are remembered it is not there (R5: fatal). Below all of them it may have left the window.
+		return nil, err.WithClass(code.ClassUnknown)
+	}
+	return nil, err
 }
 
 func cmpUint(a, b uint64) int {

@@ -45,6 +45,41 @@ func TestFailedWriteBehindAGapStartsWithACheckpointAgain(t *testing.T) {
 	}
 }
 
+// R5: a sequence that the producer passed is not stored, if the shard remembers what lies on both sides of it. Below all that
+// it remembers it may be, and nobody is told otherwise; it is not stored again.
+func TestSequenceOlderThanTheWindow(t *testing.T) {
+	l := newLog(t, shard.Config{})
+	l.publish(1, 10, 0, 1)
+	last := uint64(10)
+	next := func(seq uint64) {
+		l.publish(1, seq, last, 1)
+		l.flush()
+		last = seq
+	}
+	refused := func(seq uint64, class code.Class) {
+		t.Helper()
+		l.publish(1, seq, 0, 1)
+		l.collect()
+		wantCode(t, l.lastAnswer().Err, code.OutOfOrder)
+		if got := l.lastAnswer().Err.Class; got != class {
+			t.Errorf("sequence %d of up to %d is refused as %s, want %s", seq, last, got, class)
+		}
+	}
+	next(12)
+	refused(11, code.ClassFatal)
+	refused(9, code.ClassUnknown) // its producer may have been forgotten since
+	for last < 12+2*shard.ProducerWindow {
+		next(last + 2)
+	}
+	l.reopen()
+	refused(10, code.ClassUnknown) // it is there
+	refused(11, code.ClassUnknown)
+	refused(last-1, code.ClassFatal)
+	if n := l.core.View().NextOffset; n != 2+shard.ProducerWindow {
+		t.Errorf("the log holds %d records, want %d", n, 2+shard.ProducerWindow)
+	}
+}
+
 // S7, R8: a retry of what is stored is answered with the place of the first on a full disk too: "refused" would
 // say that it is not stored.
 func TestRetryOnAFullDiskIsAnswered(t *testing.T) {

@@ -79,6 +79,15 @@ func logRules() []mutation {
 			caught: by("broker/shard", "TestProducerOrder"),
 		},
 		{
+			name: "call-not-stored-what-is-older-than-the-window",
+			why:  "R5: fatal means certainly not stored, and the shard does not remember.",
+			file: "broker/shard/producers.go",
+			old:  "	if seq < p.window[0].sequence {\n",
+			new:  "	if seq < p.window[0].sequence && false {\n",
+
+			caught: by("broker/shard", "TestSequenceOlderThanTheWindow"),
+		},
+		{
 			name: "take-a-publish-of-an-unknown-producer-for-its-first",
 			why:  "S7: who names a predecessor that the shard does not know may be sending what it has.",
 			file: "broker/shard/producers.go",

@@ -62,6 +62,7 @@ func (l *Line[T]) fail(i int, err *code.Error, now time.Time) {
 	it := l.items[i]
 	switch {
 	case l.id != 0 && err.Code == code.OutOfOrder:
+		it.maybe = it.maybe || err.Class == code.ClassUnknown // older than what the shard remembers: it may have it
 		l.outOfOrder(i, err, now)
 	case l.id != 0 && err.Code == code.ProducerUnknown:
 		l.producerUnknown(i, now)
@@ -103,7 +104,8 @@ func (l *Line[T]) outOfOrder(i int, err *code.Error, now time.Time) {
 	last, known := err.Details.Get(code.DetailLastSequence)
 	switch {
 	case known && l.cfg.Named != 0 && last >= it.Sequence:
-		// It was stored so long ago that the shard cannot tell, or never was and others have gone past it.
+		// It was stored so long ago that the shard cannot tell, or never was and others have gone past it: the class says
+		// whether the shard knows that it was not.
 		l.settled = max(l.settled, last)
 		l.refuse(0, err)
 	case !known || last == it.Previous:

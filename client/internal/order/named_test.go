@@ -105,3 +105,34 @@ func TestNamedProducerLeavesNothingOut(t *testing.T) {
 		}
 	}
 }
+
+// R5: a shard that cannot tell whether it has a batch says so, and nothing makes that "not stored", whether the batch was
+// the first on its way or behind another; the line goes on as after any that is decided.
+func TestTooOldToTell(t *testing.T) {
+	old := code.New(code.OutOfOrder, "long ago").With(code.DetailLastSequence, 400).WithClass(code.ClassUnknown)
+	r := newNamed(nil)
+	r.line.Up()
+	for range 2 {
+		r.push(time.Minute)
+		r.write()
+	}
+	r.line.Failed(r.wire[1].ticket, old, r.now)
+	r.line.Failed(r.wire[0].ticket, old, r.now)
+	r.now = r.now.Add(time.Hour)
+	r.line.Expire(r.now, "")
+	r.collect()
+	for v, want := range []code.Code{code.OutOfOrder, code.Timeout} {
+		if e := r.fate[v]; e == nil || e.Code != want || e.Class != code.ClassUnknown {
+			t.Errorf("batch %d ended with %v", v, e)
+		}
+	}
+
+	r = newNamed(nil)
+	r.line.Up()
+	r.push(time.Minute)
+	r.write()
+	r.line.Failed(r.wire[0].ticket, old, r.now)
+	if r.line.Broken() != nil || r.line.settled != 400 {
+		t.Errorf("the line ends with %v and stands by %d", r.line.Broken(), r.line.settled)
+	}
+}
