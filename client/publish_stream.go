@@ -150,7 +150,7 @@ func (s *publishStream) read() {
 		buf = body
 		switch h.Type {
 		case wire.TypePublished:
-			if err = pub.Parse(body); err == nil {
+			if err = wire.ParseFrame(h, &pub, body); err == nil {
 				err = s.stored(h.Corr, &pub)
 				s.useful.Store(true)
 			}

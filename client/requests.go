@@ -43,7 +43,7 @@ type requestLane struct {
 }
 
 type reply struct {
-	typ  wire.Type
+	head wire.Header
 	body []byte
 	err  error
 }
@@ -77,10 +77,10 @@ func (c *caller) once(ctx context.Context, request, answer wire.Frame) *Error {
 	if r.err != nil {
 		return code.From(r.err)
 	}
-	if r.typ != answer.Type() {
-		return code.New(code.Protocol, "%s answered with %s", request.Type(), r.typ)
+	if r.head.Type != answer.Type() {
+		return code.New(code.Protocol, "%s answered with %s", request.Type(), r.head.Type)
 	}
-	if err := answer.Parse(r.body); err != nil {
+	if err := wire.ParseFrame(r.head, answer, r.body); err != nil {
 		return code.New(code.Protocol, "%s: %w", request.Type(), err)
 	}
 	return nil
@@ -172,7 +172,7 @@ func (l *requestLane) readAll() error {
 		if err != nil {
 			return err
 		}
-		r := reply{typ: h.Type, body: body}
+		r := reply{head: h, body: body}
 		if h.Type == wire.TypeError {
 			var e wire.Error
 			if err := e.Parse(body); err != nil {

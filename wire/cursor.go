@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 
 	"margay.dev/wire/batch"
 	"margay.dev/wire/code"
@@ -128,15 +129,35 @@ func (c *cursor) uvarint() uint64 {
 	return v
 }
 
-func (c *cursor) string() string {
+func (c *cursor) string() string { return string(c.blob()) }
+
+// blob reads a string without copying it: nil only after an error.
+func (c *cursor) blob() []byte {
 	n := c.uvarint()
 	if c.err == nil && n > uint64(c.left()) {
 		c.fail(ErrShort)
 	}
 	if c.err != nil {
-		return ""
+		return nil
 	}
-	return string(c.take(int(n)))
+	return c.take(int(n))
+}
+
+// varint reads a signed number in zigzag form.
+func (c *cursor) varint() int64 {
+	v := c.uvarint()
+	return int64(v>>1) ^ -int64(v&1)
+}
+
+// unsigned63 reads a number that is kept signed and is never negative.
+func (c *cursor) unsigned63() int64 {
+	at, v := c.pos, c.uvarint()
+	if v > math.MaxInt64 {
+		c.pos = at
+		c.fail(ErrValue)
+		return 0
+	}
+	return int64(v)
 }
 
 func (c *cursor) logID() (id batch.LogID) {
@@ -187,6 +208,16 @@ func uvarintSize(v uint64) int {
 		n++
 	}
 	return n
+}
+
+func varintSize(v int64) int { return uvarintSize(zigzag(v)) }
+
+func zigzag(v int64) uint64 { return uint64(v)<<1 ^ uint64(v>>63) }
+
+func blobSize(p []byte) int { return uvarintSize(uint64(len(p))) + len(p) }
+
+func appendBlob(dst, p []byte) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(p))), p...)
 }
 
 func stringSize(s string) int { return uvarintSize(uint64(len(s))) + len(s) }

@@ -22,11 +22,13 @@ const (
 	FeaturePresence Features = 1 << 5
 	// FeatureTrim: Trim.
 	FeatureTrim Features = 1 << 6
+	// FeatureCaches: Get, List, Count and Watch, derived records of a Publish, and what LogInfo says of a log's keys.
+	FeatureCaches Features = 1 << 7
 )
 
 // AllFeatures is what this build knows.
 const AllFeatures = FeatureStreams | FeatureFilters | FeatureCursors | FeatureConditions | FeatureDedup |
-	FeaturePresence | FeatureTrim
+	FeaturePresence | FeatureTrim | FeatureCaches
 
 // Has reports whether every feature of want is in the set.
 func (f Features) Has(want Features) bool { return f&want == want }

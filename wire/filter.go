@@ -18,6 +18,7 @@ type FilterKind uint8
 
 // The kinds of filter.
 const (
+	FilterAll     FilterKind = 0 // every key; the value is empty. Of caches only: a subscription to all has no filter
 	FilterExact   FilterKind = 1 // the key is the value
 	FilterPrefix  FilterKind = 2 // the key begins with the value
 	FilterPattern FilterKind = 3 // the key matches the value, a topic pattern
@@ -36,6 +37,8 @@ func (f Filter) Matches(key []byte) bool {
 		return false
 	}
 	switch f.Kind {
+	case FilterAll:
+		return f.Value == ""
 	case FilterExact:
 		return f.Value == string(key)
 	case FilterPrefix:
@@ -50,6 +53,8 @@ func (f Filter) Matches(key []byte) bool {
 // pattern admits.
 func (f Filter) Within(pattern string) bool {
 	switch f.Kind {
+	case FilterAll:
+		return f.Value == "" && topic.ContainsPrefix(pattern, "")
 	case FilterExact:
 		return topic.Match(pattern, []byte(f.Value))
 	case FilterPrefix:
@@ -60,7 +65,7 @@ func (f Filter) Within(pattern string) bool {
 	return false
 }
 
-// Validate refuses a filter that no frame carries.
+// Validate refuses a filter that no Subscribe carries.
 func (f Filter) Validate() error {
 	switch {
 	case f.Kind < FilterExact || f.Kind > FilterPattern:
@@ -73,9 +78,19 @@ func (f Filter) Validate() error {
 	return nil
 }
 
+// ValidateKeys refuses a filter that no List, Count or Watch carries: as Validate, but FilterAll without a value is one.
+func (f Filter) ValidateKeys() error {
+	if f == (Filter{}) {
+		return nil
+	}
+	return f.Validate()
+}
+
 // String returns the filter as logs write it.
 func (f Filter) String() string {
 	switch f.Kind {
+	case FilterAll:
+		return "every key"
 	case FilterExact:
 		return fmt.Sprintf("key %.200q", f.Value)
 	case FilterPrefix:
@@ -89,7 +104,7 @@ func (f Filter) String() string {
 func filtersSize(filters []Filter) int {
 	n := uvarintSize(uint64(len(filters)))
 	for i := range filters {
-		n += 1 + stringSize(filters[i].Value)
+		n += filterSize(&filters[i])
 	}
 	return n
 }
@@ -97,7 +112,7 @@ func filtersSize(filters []Filter) int {
 func appendFilters(dst []byte, filters []Filter) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(filters)))
 	for i := range filters {
-		dst = appendString(append(dst, byte(filters[i].Kind)), filters[i].Value)
+		dst = appendFilter(dst, &filters[i])
 	}
 	return dst
 }
@@ -116,4 +131,19 @@ func (c *cursor) filters(into []Filter) []Filter {
 		into = append(into, f)
 	}
 	return into
+}
+
+func filterSize(f *Filter) int { return 1 + stringSize(f.Value) }
+
+func appendFilter(dst []byte, f *Filter) []byte {
+	return appendString(append(dst, byte(f.Kind)), f.Value)
+}
+
+// keys reads the one filter that says which keys of a cache are meant.
+func (c *cursor) keys() Filter {
+	f := Filter{Kind: FilterKind(c.u8()), Value: c.string()}
+	if c.err == nil && f.ValidateKeys() != nil {
+		c.fail(ErrValue)
+	}
+	return f
 }

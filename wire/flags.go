@@ -11,6 +11,12 @@ const (
 	FlagDurable uint8 = 1 << 1
 	// FlagConditions of Publish: conditions stand before the batch.
 	FlagConditions uint8 = 1 << 0
+	// FlagDerive of Publish: which records the leader is to derive stands before the batch, behind the conditions.
+	FlagDerive uint8 = 1 << 1
+	// FlagSums of Published: what the derived counters came to stands behind the fixed part.
+	FlagSums uint8 = 1 << 0
+	// FlagKeys of LogInfo: what the log does with its keys stands behind the list.
+	FlagKeys uint8 = 1 << 0
 )
 
 // flags returns the flags that this build knows of the type.
@@ -21,7 +27,11 @@ func (t Type) flags() uint8 {
 	case TypeSubscribed:
 		return FlagDurable
 	case TypePublish:
-		return FlagConditions
+		return FlagConditions | FlagDerive
+	case TypePublished:
+		return FlagSums
+	case TypeLogInfo:
+		return FlagKeys
 	default:
 		return 0
 	}

@@ -66,6 +66,18 @@ const (
 	TypeClearLast     Type = 47
 	TypeTrim          Type = 48
 	TypeTrimmed       Type = 49
+	TypeGet           Type = 50
+	TypeGot           Type = 51
+	TypeList          Type = 52
+	TypeListed        Type = 53
+	TypeCount         Type = 54
+	TypeCounted       Type = 55
+	TypeWatch         Type = 56
+	TypeWatched       Type = 57
+	TypeWatchEntries  Type = 58
+	TypeWatchDone     Type = 59
+	TypeUnwatch       Type = 60
+	TypeWatchEnd      Type = 61
 )
 
 // typeNames names the types this build knows, and so is the list of them.
@@ -80,6 +92,9 @@ var typeNames = [...]string{
 	TypeCursorDelete: "cursor_delete", TypeDone: "done", TypeProducerState: "producer_state",
 	TypeProducerLast: "producer_last", TypeSetLast: "set_last", TypeClearLast: "clear_last",
 	TypeTrim: "trim", TypeTrimmed: "trimmed",
+	TypeGet: "get", TypeGot: "got", TypeList: "list", TypeListed: "listed", TypeCount: "count", TypeCounted: "counted",
+	TypeWatch: "watch", TypeWatched: "watched", TypeWatchEntries: "watch_entries", TypeWatchDone: "watch_done",
+	TypeUnwatch: "unwatch", TypeWatchEnd: "watch_end",
 }
 
 // Known reports whether this build knows the type.

@@ -40,6 +40,16 @@ const (
 	StorageMemory  Storage = 2
 )
 
+// Keep says which records of a log stay.
+type Keep uint8
+
+// What is kept. KeepUnknown is for a broker that does not say.
+const (
+	KeepUnknown Keep = 0
+	KeepAll     Keep = 1 // every record, for as long as retention says
+	KeepNewest  Keep = 2 // the newest record of each key
+)
+
 // Route says where a shard is led. Address is empty while nobody leads it.
 type Route struct {
 	Address    string
@@ -58,6 +68,10 @@ type LogInfo struct {
 	MapVersion uint64
 	// Shards has one route for each shard, by its number.
 	Shards []Route
+	// Keep and DefaultTTL (microseconds, 0 for none) stand behind the list when Keep is known. Flag FlagKeys: only a client
+	// that named FeatureCaches can read it.
+	Keep       Keep
+	DefaultTTL uint64
 }
 
 const routeMin = 1 + 8
@@ -65,11 +79,22 @@ const routeMin = 1 + 8
 // Type returns TypeLogInfo.
 func (*LogInfo) Type() Type { return TypeLogInfo }
 
+// Flags says whether Keep is there.
+func (f *LogInfo) Flags() uint8 {
+	if f.Keep != KeepUnknown {
+		return FlagKeys
+	}
+	return 0
+}
+
 // Size returns the size of the body.
 func (f *LogInfo) Size() int {
 	n := 16 + stringSize(f.Name) + 4 + 4 + 8
 	for i := range f.Shards {
 		n += stringSize(f.Shards[i].Address) + 8
+	}
+	if f.Keep != KeepUnknown {
+		n += 1 + 8
 	}
 	return n
 }
@@ -85,12 +110,19 @@ func (f *LogInfo) Append(dst []byte) []byte {
 		dst = appendString(dst, f.Shards[i].Address)
 		dst = binary.LittleEndian.AppendUint64(dst, f.Shards[i].Generation)
 	}
+	if f.Keep != KeepUnknown {
+		dst = binary.LittleEndian.AppendUint64(append(dst, byte(f.Keep)), f.DefaultTTL)
+	}
 	return dst
 }
 
-// Parse reads the body.
-func (f *LogInfo) Parse(body []byte) error {
+// Parse reads a body without flags.
+func (f *LogInfo) Parse(body []byte) error { return f.ParseFlags(0, body) }
+
+// ParseFlags reads the body.
+func (f *LogInfo) ParseFlags(flags uint8, body []byte) error {
 	c := cursor{body: body, typ: TypeLogInfo}
+	c.flags(flags)
 	f.Log = c.logID()
 	f.Name = c.string()
 	f.Ack = Ack(c.enum(uint8(AckQuorum)))
@@ -101,6 +133,13 @@ func (f *LogInfo) Parse(body []byte) error {
 	f.Shards = f.Shards[:0]
 	for n := c.count(routeMin); n > 0 && c.err == nil; n-- {
 		f.Shards = append(f.Shards, Route{Address: c.string(), Generation: c.u64()})
+	}
+	f.Keep, f.DefaultTTL = KeepUnknown, 0
+	if flags&FlagKeys != 0 {
+		if f.Keep = Keep(c.enum(uint8(KeepNewest))); f.Keep == KeepUnknown {
+			c.fail(ErrValue)
+		}
+		f.DefaultTTL = c.u64()
 	}
 	return c.done()
 }

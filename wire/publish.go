@@ -19,6 +19,9 @@ type Publish struct {
 	TimeoutMs uint32
 	// Conditions of which all must hold, or nothing of the batch is stored; their records rise. Flag FlagConditions.
 	Conditions []Condition
+	// Derives says which records the leader is to make out of what stands in the log and in the batch; their indexes rise.
+	// Flag FlagDerive.
+	Derives []Derive
 	// Batch takes the rest of the body. Parse neither copies nor checks it.
 	Batch batch.Batch
 }
@@ -34,26 +37,33 @@ type Condition struct {
 
 const conditionSize = 4 + 8
 
-// PublishHead is the size of the body before the batch when there are no conditions; see Head.
+// PublishHead is the size of the body before the batch when it has no flags; see Head.
 const PublishHead = 16 + 4 + 8 + 1 + 4
 
 // Head is the size of the body before the batch.
 func (f *Publish) Head() int {
-	if len(f.Conditions) == 0 {
-		return PublishHead
+	n := PublishHead
+	if len(f.Conditions) > 0 {
+		n += 4 + conditionSize*len(f.Conditions)
 	}
-	return PublishHead + 4 + conditionSize*len(f.Conditions)
+	if len(f.Derives) > 0 {
+		n += 4 + deriveSize*len(f.Derives)
+	}
+	return n
 }
 
 // Type returns TypePublish.
 func (*Publish) Type() Type { return TypePublish }
 
-// Flags says whether there are conditions.
-func (f *Publish) Flags() uint8 {
+// Flags says which parts stand before the batch.
+func (f *Publish) Flags() (flags uint8) {
 	if len(f.Conditions) > 0 {
-		return FlagConditions
+		flags |= FlagConditions
 	}
-	return 0
+	if len(f.Derives) > 0 {
+		flags |= FlagDerive
+	}
+	return flags
 }
 
 // Size returns the size of the body.
@@ -74,13 +84,15 @@ func (f *Publish) appendFields(dst []byte) []byte {
 	dst = binary.LittleEndian.AppendUint64(dst, f.Previous)
 	dst = append(dst, byte(f.Ack))
 	dst = binary.LittleEndian.AppendUint32(dst, f.TimeoutMs)
-	if len(f.Conditions) == 0 {
-		return dst
+	if len(f.Conditions) > 0 {
+		dst = binary.LittleEndian.AppendUint32(dst, uint32(len(f.Conditions)))
+		for _, x := range f.Conditions {
+			dst = binary.LittleEndian.AppendUint32(dst, x.Record)
+			dst = binary.LittleEndian.AppendUint64(dst, x.Version)
+		}
 	}
-	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(f.Conditions)))
-	for _, x := range f.Conditions {
-		dst = binary.LittleEndian.AppendUint32(dst, x.Record)
-		dst = binary.LittleEndian.AppendUint64(dst, x.Version)
+	if len(f.Derives) > 0 {
+		dst = appendDerives(dst, f.Derives)
 	}
 	return dst
 }
@@ -100,6 +112,10 @@ func (f *Publish) ParseFlags(flags uint8, body []byte) error {
 	f.Conditions = f.Conditions[:0]
 	if flags&FlagConditions != 0 {
 		f.Conditions = c.conditions(f.Conditions)
+	}
+	f.Derives = f.Derives[:0]
+	if flags&FlagDerive != 0 {
+		f.Derives = c.derives(f.Derives)
 	}
 	f.Batch = c.rest()
 	return c.done()

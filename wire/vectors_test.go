@@ -115,6 +115,11 @@ func samples() []sample {
 		With(code.DetailEarliest, 10).With(code.DetailLatest, 1<<40).With(code.DetailShard, 3)
 	conflict := code.New(code.Conflict, "publish shard 3: the key has another version").
 		With(code.DetailLatest, 1<<40).With(code.DetailShard, 3).With(code.DetailIndex, 2)
+	value := Entry{
+		Kind: EntryValue, Key: []byte("meter/7"), Offset: 499, Generation: 6, AppendTime: 1_700_000_000_000_001,
+		Expires: 1_700_000_060_000_001, Value: []byte("42"), Headers: []byte("\x01\x04unit\x03kWh"),
+	}
+	gone := Entry{Kind: EntryExpired, Key: []byte("meter/8"), Offset: 1 << 40, Generation: 7, AppendTime: -1}
 	moved := code.New(code.NotLeader, "shard 0 is led elsewhere").At("b2.example:7420", 9)
 	moved.RetryAfter = 250_000_000
 	return []sample{
@@ -135,15 +140,25 @@ func samples() []sample {
 			Log: log, Name: "acme/prod/orders", Ack: AckQuorum, MinAck: AckLeader, Fsync: FsyncAlways, Storage: StorageDisk,
 			MapVersion: 12, Shards: []Route{{"b1:7420", 7}, {"", 0}},
 		}},
+		{"log_info_keys", 4, &LogInfo{Log: log, Name: "acme/prod/meters", Keep: KeepNewest, DefaultTTL: 60_000_000}},
 		{"offsets", 5, &Offsets{Log: log, Shard: 1}},
 		{"offsets_ok", 5, &OffsetsOk{Shard: 1, Generation: 7, Earliest: 100, Latest: 2000, AppendTime: 1_700_000_000_000_001}},
 		{"publish", 6, &Publish{Log: log, Shard: 2, Previous: 41, Ack: AckQuorum, TimeoutMs: 5000, Batch: batch.Batch("\x01\x02\x03")}},
 		{"publish_conditions", 6, &Publish{
 			Log: log, Shard: 2, Ack: AckQuorum, Conditions: []Condition{{0, 0}, {3, 1 << 40}}, Batch: batch.Batch("\x01\x02\x03"),
 		}},
+		{"publish_derive", 6, &Publish{
+			Log: log, Shard: 2, Derives: []Derive{{0, OpAdd}, {3, OpTouch}}, Batch: batch.Batch("\x01\x02\x03"),
+		}},
+		{"publish_conditions_derive", 6, &Publish{
+			Log: log, Shard: 2, Conditions: []Condition{{1, 500}}, Derives: []Derive{{1, OpAdd}}, Batch: batch.Batch("\x01"),
+		}},
 		{"published", 6, &Published{
 			BaseOffset: 500, Generation: 7, AppendTime: 1_700_000_000_000_002, Count: 10, Replicas: 3,
 			Reached: ReachedFlushed | ReachedCommitted,
+		}},
+		{"published_sums", 6, &Published{
+			BaseOffset: 500, Generation: 7, AppendTime: 1_700_000_000_000_002, Count: 4, Replicas: 3, Sums: []int64{42, -1 << 63},
 		}},
 		{"subscribe", 7, &Subscribe{
 			Log: log, Shards: []Start{
@@ -190,6 +205,31 @@ func samples() []sample {
 		{"trim", 17, &Trim{Log: log, Shard: 1, Kind: StartOffset, At: 150}},
 		{"trim_time", 17, &Trim{Log: log, Shard: 1, Kind: StartTime, At: 1_700_000_000_000_000}},
 		{"trimmed", 17, &Trimmed{Earliest: 140}},
+		{"get", 18, &Get{
+			Log: log, Shard: 1, Stale: true, AtLeast: 500, TimeoutMs: 5000, Keys: [][]byte{[]byte("meter/7"), {}, []byte("nobody")},
+		}},
+		{"got", 18, &Got{Shard: 1, Generation: 7, AsOf: 500, Entries: []Entry{
+			value, {Kind: EntryValue, Offset: 1 << 63, Generation: 1, AppendTime: 1}, {},
+		}}},
+		{"list", 19, &List{Log: log, Shard: 1, Filter: Filter{FilterPrefix, "meter/"}, HasAfter: true, After: "meter/6", Limit: MaxEntries}},
+		{"list_all", 19, &List{Log: log, Shard: 1, Stale: true, KeysOnly: true, Limit: 1}},
+		{"listed", 19, &Listed{Shard: 1, Generation: 7, AsOf: 500, Entries: []Entry{value}}},
+		{"listed_keys", 19, &Listed{Shard: 1, Generation: 7, AsOf: 500, More: true, Next: "meter/7", Entries: []Entry{
+			{Kind: EntryKey, Key: value.Key, Offset: value.Offset, Generation: 6, AppendTime: value.AppendTime},
+		}}},
+		{"listed_none", 19, &Listed{Shard: 1, Generation: 7}},
+		{"count", 20, &Count{Log: log, Shard: 1, Filter: Filter{FilterPattern, "meter/+"}}},
+		{"counted", 20, &Counted{Shard: 1, Generation: 7, AsOf: 500, Count: 1 << 40}},
+		{"watch", 21, &Watch{Log: log, Shard: 1, ID: 1, Start: WatchSnapshot, Filter: Filter{FilterExact, "meter/7"}}},
+		{"watch_offset", 21, &Watch{Log: log, Shard: 1, ID: 1 << 63, Start: WatchOffset, Offset: 150, Generation: 6}},
+		{"watched", 21, &Watched{Shard: 1, ID: 1, Generation: 7, From: 500, How: HowReset}},
+		{"watch_entries", 0, &WatchEntries{Shard: 1, ID: 1, Entries: []Entry{
+			value, {Kind: EntryDeleted, Key: value.Key, Offset: 501, Generation: 7, AppendTime: 1, Headers: value.Headers}, gone,
+		}}},
+		{"watch_done", 0, &WatchDone{Shard: 1, ID: 1, From: 500}},
+		{"unwatch", 22, &Unwatch{ID: 1}},
+		{"watch_end", 22, &WatchEnd{Shard: 1, ID: 1, Resume: 510, Generation: 7}},
+		{"watch_end_all", 0, &WatchEnd{Shard: 1, Code: code.NotLeader, Message: "shard 1 is led elsewhere", Resume: 510, Generation: 7}},
 	}
 }
 
@@ -242,6 +282,10 @@ func dropUnflagged(body map[string]any, t Type, flags uint8) {
 		{TypeSubscribe, FlagDurable, "durable"},
 		{TypeSubscribed, FlagDurable, "durable"},
 		{TypePublish, FlagConditions, "conditions"},
+		{TypePublish, FlagDerive, "derives"},
+		{TypePublished, FlagSums, "sums"},
+		{TypeLogInfo, FlagKeys, "keep"},
+		{TypeLogInfo, FlagKeys, "default_ttl"},
 	} {
 		if x.typ == t && flags&x.flag == 0 {
 			delete(body, x.field)
@@ -298,10 +342,12 @@ func plain(v reflect.Value) any {
 
 func snake(name string) string {
 	var b strings.Builder
-	for i, r := range name {
-		if unicode.IsUpper(r) && i > 0 && name != "ID" {
+	word := false // the rune before could end a word: ID and TTL are one word each
+	for _, r := range name {
+		if unicode.IsUpper(r) && word {
 			b.WriteByte('_')
 		}
+		word = unicode.IsLower(r)
 		b.WriteRune(unicode.ToLower(r))
 	}
 	return b.String()

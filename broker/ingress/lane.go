@@ -177,8 +177,9 @@ func badFrame(err error) error {
 	return code.New(code.BadRequest, "the frame cannot be read: %w", err)
 }
 
-// served is what this broker has built: a client must not ask for more.
-const served = wire.AllFeatures
+// served is what this broker has built: a client must not ask for more. What wire knows and nobody here serves yet is
+// taken out, and so is told to no client.
+const served = wire.AllFeatures &^ wire.FeatureCaches
 
 func (l *lane) hello(f *wire.Hello) (wire.Frame, error) {
 	if f.VersionMin > wire.Version || f.VersionMax < wire.Version {

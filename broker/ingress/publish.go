@@ -48,6 +48,9 @@ func (l *lane) submit(h wire.Header, buf []byte) error {
 	if err := wire.ParseFrame(h, &f, buf); err != nil {
 		return badFrame(err)
 	}
+	if len(f.Derives) > 0 && !served.Has(wire.FeatureCaches) { // stored as it came, a delta would pass for the value
+		return code.New(code.Unsupported, "this broker derives no records")
+	}
 	m := l.conn.srv.cfg.Table.Load()
 	if err := l.mayPublish(m, f.Log); err != nil {
 		return err

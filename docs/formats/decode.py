@@ -515,7 +515,8 @@ def read_index(raw):
 
 # A field is (name, kind): a struct format character, "text", "log", "rest", "bool", a number (a byte that must not
 # exceed it), or a list of fields (a u32 count and that many entries). A name is text that follows NAME; an id is a u64
-# that is not 0. A field (name, kind, flag) is there only when the frame has the flag.
+# that is not 0. A field (name, kind, flag) is there only when the frame has the flag; with text for a flag, only when the
+# field of that name is true.
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}\Z")
 RESUME = [("shard", "I"), ("offset", "Q"), ("generation", "Q")]
 START = [("shard", "I"), ("kind", 3), ("at", "Q"), ("generation", "Q")]
@@ -523,6 +524,8 @@ STARTED = [("shard", "I"), ("generation", "Q"), ("offset", "Q"), ("latest", "Q")
 FILTER = [("kind", 3), ("value", "text")]
 CURSOR = [("name", "name"), ("shard", "I"), ("offset", "Q"), ("generation", "Q"), ("updated", "q"), ("held", "bool")]
 CONDITION = [("record", "I"), ("version", "Q")]
+DERIVE = [("record", "I"), ("op", 2)]
+SHARD_AS_OF = [("shard", "I"), ("generation", "Q"), ("as_of", "Q")]
 DETAILS = ("earliest", "latest", "last_sequence", "resume_at", "limit", "shard", "index")
 FRAMES = {
     1: ("hello", [("version_min", "H"), ("version_max", "H"), ("features", "Q"), ("client", "text")]),
@@ -547,18 +550,19 @@ FRAMES = {
     11: (
         "log_info",
         [("log", "log"), ("name", "text"), ("ack", 3), ("min_ack", 3), ("fsync", 3), ("storage", 2), ("map_version", "Q")]
-        + [("shards", [("address", "text"), ("generation", "Q")])],
+        + [("shards", [("address", "text"), ("generation", "Q")]), ("keep", 2, 1), ("default_ttl", "Q", 1)],
     ),
     12: ("offsets", [("log", "log"), ("shard", "I")]),
     13: ("offsets_ok", [("shard", "I"), ("generation", "Q"), ("earliest", "Q"), ("latest", "Q"), ("append_time", "q")]),
     20: (
         "publish",
         [("log", "log"), ("shard", "I"), ("previous", "Q"), ("ack", 3), ("timeout_ms", "I")]
-        + [("conditions", CONDITION, 1), ("batch", "rest")],
+        + [("conditions", CONDITION, 1), ("derives", DERIVE, 2), ("batch", "rest")],
     ),
     21: (
         "published",
-        [("base_offset", "Q"), ("generation", "Q"), ("append_time", "q"), ("count", "I"), ("replicas", "B"), ("reached", 7)],
+        [("base_offset", "Q"), ("generation", "Q"), ("append_time", "q"), ("count", "I"), ("replicas", "B"), ("reached", 7)]
+        + [("sums", "sums", 1)],
     ),
     30: (
         "subscribe",
@@ -584,13 +588,39 @@ FRAMES = {
     47: ("clear_last", [("log", "log"), ("shard", "I"), ("id", "id")]),
     48: ("trim", [("log", "log"), ("shard", "I"), ("kind", 3), ("at", "Q")]),
     49: ("trimmed", [("earliest", "Q")]),
+    50: ("get", [("log", "log"), ("shard", "I"), ("stale", "bool"), ("at_least", "Q"), ("timeout_ms", "I"), ("keys", "blobs")]),
+    51: ("got", SHARD_AS_OF + [("entries", "entries")]),
+    52: (
+        "list",
+        [("log", "log"), ("shard", "I"), ("stale", "bool"), ("keys_only", "bool"), ("filter", "keys")]
+        + [("has_after", "bool"), ("after", "text", "has_after"), ("limit", "I")],
+    ),
+    53: ("listed", SHARD_AS_OF + [("more", "bool"), ("next", "text", "more"), ("entries", "entries")]),
+    54: ("count", [("log", "log"), ("shard", "I"), ("filter", "keys")]),
+    55: ("counted", SHARD_AS_OF + [("count", "Q")]),
+    56: (
+        "watch",
+        [("log", "log"), ("shard", "I"), ("id", "id"), ("start", 2), ("offset", "Q"), ("generation", "Q"), ("filter", "keys")],
+    ),
+    57: ("watched", [("shard", "I"), ("id", "id"), ("generation", "Q"), ("from", "Q"), ("how", 3)]),
+    58: ("watch_entries", [("shard", "I"), ("id", "id"), ("entries", "entries")]),
+    59: ("watch_done", [("shard", "I"), ("id", "id"), ("from", "Q")]),
+    60: ("unwatch", [("id", "id")]),
+    61: (
+        "watch_end",
+        [("shard", "I"), ("id", "Q"), ("code", "H"), ("message", "text"), ("resume", "Q"), ("generation", "Q")],
+    ),
 }
+# Which kinds of entry a frame has, and how many at least.
+ENTRIES_OF = {"got": ((0, 1), 1), "listed": ((1, 4), 0), "watch_entries": ((1, 2, 3), 1)}
 
 
 def read_fields(c, fields, flags=0):
     out = {}
     for name, kind, *flag in fields:
-        if not flag or flags & flag[0]:
+        if flag and isinstance(flag[0], str):
+            out[name] = read_field(c, kind) if out[flag[0]] else ""
+        elif not flag or flags & flag[0]:
             out[name] = read_durable(c, out["shards"]) if kind == "durable" else read_field(c, kind)
     return out
 
@@ -605,11 +635,30 @@ def read_durable(c, shards):
 def read_filters(c):
     n = c.uvarint()
     need(0 < n <= 1024, "value")
-    filters = [read_fields(c, FILTER) for _ in range(n)]
-    for f in filters:
-        need(f["kind"] and len(f["value"].encode()) <= LIMITS["key"], "value")
-        need(f["kind"] != 3 or is_pattern(f["value"]), "value")
-    return filters
+    return [read_filter(c, False) for _ in range(n)]
+
+
+def read_filter(c, may_be_all):
+    f = read_fields(c, FILTER)
+    need(f["kind"] or (may_be_all and not f["value"]), "value")
+    need(len(f["value"].encode()) <= LIMITS["key"], "value")
+    need(f["kind"] != 3 or is_pattern(f["value"]), "value")
+    return f
+
+
+def read_entry(c):
+    kind = read_field(c, 4)
+    out = {"kind": kind, "key": "", "offset": 0, "generation": 0, "append_time": 0, "expires": 0, "value": "", "headers": ""}
+    if kind == 0:
+        return out
+    out |= {"key": c.blob().hex(), "offset": c.uvarint(), "generation": c.uvarint(), "append_time": c.varint()}
+    out["expires"] = c.uvarint()
+    need(out["expires"] < 1 << 63, "value")
+    if kind == 1:
+        out["value"] = c.blob().hex()
+    if kind in (1, 2):
+        out["headers"] = c.blob().hex()
+    return out
 
 
 def is_pattern(text):
@@ -628,6 +677,13 @@ def read_field(c, kind):
         value = c.fixed("B")
         need(value <= (1 if kind == "bool" else kind), "value")
         return value == 1 if kind == "bool" else value
+    if kind in ("blobs", "sums", "entries"):
+        count = c.fixed("I")
+        need(count <= c.left(), "size")
+        one = {"blobs": lambda: c.blob().hex(), "sums": lambda: c.fixed("q"), "entries": lambda: read_entry(c)}[kind]
+        return [one() for _ in range(count)]
+    if kind == "keys":
+        return read_filter(c, True)
     if kind == "details":
         return read_details(c)
     if kind == "rest":
@@ -660,7 +716,7 @@ def read_details(c):
 
 def read_body(name, flags, raw):
     fields = next(fields for other, fields in FRAMES.values() if other == name)
-    need(flags & ~sum({f[2] for f in fields if len(f) > 2}) == 0, "unsupported")
+    need(flags & ~sum({f[2] for f in fields if len(f) > 2 and isinstance(f[2], int)}) == 0, "unsupported")
     c = Cursor(raw)
     out = read_fields(c, fields, flags)
     c.end()
@@ -673,9 +729,22 @@ def read_body(name, flags, raw):
     elif name == "gap":
         need(out["from"] < out["to"] and out["reason"], "value")
     elif name == "publish":
-        indexes = [x["record"] for x in out.get("conditions", [])]
-        need(not flags or indexes, "value")
-        need(indexes == sorted(set(indexes)), "value")
+        for part in {"conditions", "derives"} & set(out):
+            indexes = [x["record"] for x in out[part]]
+            need(indexes and indexes == sorted(set(indexes)), "value")
+        need(all(x["op"] for x in out.get("derives", [])), "value")
+    elif name in ("published", "log_info"):
+        need(not flags or out.get("sums") or out.get("keep"), "value")
+    elif name == "get":
+        need(0 < len(out["keys"]) <= 1024, "value")
+    elif name == "list":
+        need(0 < out["limit"] <= 10_000, "value")
+    elif name == "watch":
+        need(out["start"] == 1 or not (out["offset"] or out["generation"]), "value")
+    elif name in ENTRIES_OF:
+        kinds, least = ENTRIES_OF[name]
+        need(least <= len(out["entries"]) <= (1024 if name == "got" else 10_000), "value")
+        need(all(e["kind"] in kinds for e in out["entries"]), "value")
     elif name == "commit":
         need(out["shards"], "value")
     elif name == "trim":

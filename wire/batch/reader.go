@@ -94,39 +94,9 @@ func (r *Reader) bodyFault() error {
 func (r *Reader) readHeaders(p []byte) []Header {
 	start := r.body.pos - len(p)
 	c := cursor{b: p}
-	n := headerCount(&c)
-	// A header takes at least two bytes, so growth is bounded by bytes that are there.
-	old := r.headers[:cap(r.headers)]
-	out := r.headers[:0]
-	for i := range n {
-		name := c.bytes(c.length())
-		value := c.bytes(c.length())
-		if c.err != nil {
-			break
-		}
-		var key string
-		// Records of one batch mostly carry the same header names: reusing the string saves an allocation each.
-		if i < len(old) && old[i].Key == string(name) {
-			key = old[i].Key
-		} else {
-			key = string(name)
-		}
-		out = append(out, Header{Key: key, Value: value})
-	}
-	c.end()
+	r.headers = c.headers(r.headers)
 	if c.err != nil && r.body.err == nil {
 		r.body.err, r.body.at = c.err, start+c.at
 	}
-	r.headers = out
-	return out
-}
-
-// headerCount reads how many headers follow: at least one, for a record without any has no header section.
-func headerCount(c *cursor) int {
-	n := c.uvarint()
-	if n == 0 || n > uint64(c.left()/2) {
-		c.fail(ErrCount)
-		return 0
-	}
-	return int(n)
+	return r.headers
 }

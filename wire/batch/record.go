@@ -53,25 +53,3 @@ func micros(d time.Duration) (us uint64, ok bool) {
 	}
 	return uint64((d + time.Microsecond - 1) / time.Microsecond), true
 }
-
-func headersSize(headers []Header) int {
-	if len(headers) == 0 {
-		return 0
-	}
-	n := uvarintSize(uint64(len(headers)))
-	for i := range headers {
-		k, v := len(headers[i].Key), len(headers[i].Value)
-		n += uvarintSize(uint64(k)) + k + uvarintSize(uint64(v)) + v
-	}
-	return n
-}
-
-func appendHeaders(dst []byte, headers []Header) []byte {
-	dst = appendUvarint(dst, uint64(len(headers)))
-	for i := range headers {
-		dst = appendString(dst, headers[i].Key)
-		dst = appendUvarint(dst, uint64(len(headers[i].Value)))
-		dst = append(dst, headers[i].Value...)
-	}
-	return dst
-}

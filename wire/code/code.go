@@ -70,6 +70,7 @@ const (
 	BufferFull       Code = 30
 	Deleted          Code = 31
 	TakenOver        Code = 32
+	NotANumber       Code = 33
 )
 
 // Error returns the stable name, for example "not_found". A code that this build does not know (the

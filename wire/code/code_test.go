@@ -24,13 +24,13 @@ func TestTableIsComplete(t *testing.T) {
 		}
 		seen[row.name] = true
 	}
-	if got := len(All()); got != int(TakenOver) {
-		t.Errorf("All has %d codes, want %d", got, TakenOver)
+	if got := len(All()); got != int(NotANumber) {
+		t.Errorf("All has %d codes, want %d", got, NotANumber)
 	}
 }
 
 func TestUnknownCodeConcludesNothing(t *testing.T) {
-	for _, c := range []Code{0, TakenOver + 1, 65535} {
+	for _, c := range []Code{0, NotANumber + 1, 65535} {
 		if c.Known() || c.Class() != ClassUnknown || c.Remedy() == "" {
 			t.Errorf("code %d: known %v, class %v, remedy %q", c, c.Known(), c.Class(), c.Remedy())
 		}

@@ -42,4 +42,5 @@ var table = [...]struct {
 	BufferFull:       {"buffer_full", ClassRefused, "The client's own memory bound is reached.", "wait for acknowledgements, or raise the bound"},
 	Deleted:          {"deleted", ClassFatal, "The log or the durable subscription was deleted while it was in use.", "stop using it; a new one of the same name shares nothing with it"},
 	TakenOver:        {"taken_over", ClassFatal, "The durable subscription was opened again by somebody else, who goes on where it stands.", "let the newer holder go on; opening it again takes it back"},
+	NotANumber:       {"not_a_number", ClassFatal, "A number was to be added to a value that is no 64-bit decimal number, or the sum is none.", "set the key to a number, or add another one"},
 }
