@@ -3,6 +3,7 @@ module margay.dev/storage
 go 1.26.0
 
 require (
+	github.com/tidwall/btree v1.8.2
 	go.uber.org/goleak v1.3.0
 	margay.dev/wire v0.0.0
 	pgregory.net/rapid v1.3.0
