@@ -57,7 +57,7 @@ func (s *shardState) place(at wire.Started, untilMark bool) {
 
 // deliver takes a batch; ok is false when nothing in it is new.
 func (s *shardState) deliver(b batch.Batch, size int) (e entry, ok bool) {
-	if b.IsControl() {
+	if !b.HasOffsets() {
 		return entry{}, false
 	}
 	e, ok = s.take(b.BaseOffset(), b.NextOffset(), b.Generation(), size)

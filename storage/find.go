@@ -21,7 +21,7 @@ func (l *Disk) FindOffset(offset uint64) (uint64, error) {
 		case len(l.segs) > 0 && offset < l.segs[0].BaseOffset:
 			err = fmt.Errorf("log starts at offset %d: %w", l.segs[0].BaseOffset, ErrDropped)
 		}
-		// In a segment whose next offset is beyond the one looked for, a record batch must hold it, or follow it.
+		// In a segment whose next offset is beyond the one looked for, a batch with offsets must hold it, or follow it.
 		s := l.firstWith(func(s *seg) bool { return s.NextOffset > offset })
 		if err != nil || s == nil {
 			seq = l.cursor.Sequence
@@ -34,7 +34,7 @@ func (l *Disk) FindOffset(offset uint64) (uint64, error) {
 			func(entries []segment.Entry) (segment.Entry, bool) { return segment.ByOffset(entries, offset) },
 			func(b batch.Batch, _ int64) bool {
 				seq = b.Sequence()
-				return !b.IsControl() && b.NextOffset() > offset
+				return b.HasOffsets() && b.NextOffset() > offset
 			})
 	})
 	if err != nil {
@@ -43,8 +43,8 @@ func (l *Disk) FindOffset(offset uint64) (uint64, error) {
 	return seq, nil
 }
 
-// FindTime returns the base offset of the first batch appended at us or later; see Log. A control batch has the base
-// offset of the record that follows it, which was appended no earlier.
+// FindTime returns the base offset of the first batch appended at us or later; see Log. A batch without offsets has
+// the base offset of the record that follows it, which was appended no earlier.
 func (l *Disk) FindTime(us int64) (uint64, error) {
 	var offset uint64
 	err := l.reading(func() error {

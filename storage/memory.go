@@ -37,8 +37,8 @@ type memSegment struct {
 const (
 	minChunk = 16 << 10
 	maxChunk = 1 << 20
-	// controlReserve is what control batches may take beyond the bound: without openings and log starts a full log could
-	// be neither led nor emptied.
+	// controlReserve is what a leader's own batches may take beyond the bound: without openings and log starts a full log
+	// could be neither led nor emptied, and without what is carried and expired a full cache could not be.
 	controlReserve = 1 << 20
 )
 
@@ -82,7 +82,8 @@ func (m *Memory) admit(batches []batch.Batch) error {
 	bound, size := m.o.MemoryBytes, m.bytes
 	for _, b := range batches {
 		size += int64(len(b))
-		if limit := bound; !b.IsControl() && size > limit || size > bound+controlReserve {
+		own := !b.HasOffsets() || b.IsExpired()
+		if limit := bound; !own && size > limit || size > bound+controlReserve {
 			return fmt.Errorf("memory log holds %d of %d bytes: %w", m.bytes, bound, ErrFull)
 		}
 	}
@@ -223,7 +224,7 @@ func (m *Memory) FindOffset(offset uint64) (uint64, error) {
 		return m.cursor.Sequence, nil
 	}
 	s := m.segs[i]
-	// A control batch takes no offset, so the first batch that ends beyond the offset is one of records.
+	// A control or carried batch takes no offset, so the first batch that ends beyond the offset is one that holds it.
 	j := sort.Search(len(s.batches), func(j int) bool { return s.batches[j].NextOffset() > offset })
 	return s.Base + uint64(j), nil
 }

@@ -414,7 +414,7 @@ func TestNewerFormats(t *testing.T) {
 	l, d := create(t, fs)
 	l.must(l.records(1, 1)...)
 	newer := l.records(1)[0]
-	newer[58] |= 1 << 5 // an attribute of a later release, under good checksums
+	newer[58] |= 1 << 6 // an attribute of a later release, under good checksums
 	seal(newer)
 	whole := append(fileBytes(t, fs, segment.Name(0)), newer...)
 	if err := d.Close(); err != nil {

@@ -282,7 +282,7 @@ func (s *Shard) write(now int64) bool {
 	var n int64
 	for _, b := range s.eff.Append {
 		n += int64(b.Size())
-		if !b.IsControl() {
+		if b.HasOffsets() {
 			s.unflushed += int64(b.Count())
 		}
 		if b.IsCheckpointStart() {
@@ -344,7 +344,7 @@ func (s *Shard) deliver() {
 		for _, c := range s.eff.Committed {
 			if r, ok := c.To.(*Request); ok {
 				envs = append(envs, r.envelope(s.Ref.Shard, v.Ceiling))
-			} else if !c.Batch.IsControl() {
+			} else if c.Batch.HasOffsets() {
 				envs = append(envs, envelopeOf(c.Batch, s.Ref.Shard, v.Ceiling))
 			}
 		}

@@ -53,15 +53,15 @@ func (s *Subscription) history(p *part) (busy bool, err error) {
 	return true, s.deliverStored(p, chunk)
 }
 
-// deliverStored sends runs of record batches as they are stored, and slices of those that the subscriber gets
-// a part of; control batches never go to clients.
+// deliverStored sends runs of batches as they are stored, and slices of those that the subscriber gets a part of;
+// control and carried batches never go to clients.
 func (s *Subscription) deliverStored(p *part, chunk []byte) error {
 	r := run{s: s, p: p, chunk: chunk, mark: p.shard.View().Ceiling}
 	now := p.shard.Now()
 	for r.at < len(chunk) {
 		b := batch.Batch(chunk[r.at:])
 		b = b[:b.Size()]
-		if b.IsControl() || b.NextOffset() <= p.next || b.AppendTime() < p.after {
+		if !b.HasOffsets() || b.NextOffset() <= p.next || b.AppendTime() < p.after {
 			if err := r.skip(b); err != nil {
 				return err
 			}
@@ -127,7 +127,7 @@ func (r *run) skip(b batch.Batch) error {
 	r.at += len(b)
 	r.from = r.at
 	r.p.seq = b.Sequence() + 1
-	if !b.IsControl() {
+	if b.HasOffsets() {
 		r.p.next = max(r.p.next, b.NextOffset())
 	}
 	return nil

@@ -18,7 +18,7 @@ func deliveryRules() []mutation {
 			name: "fan-out-less-than-is-committed",
 			why:  "R1: the hub's position says that all below it was offered.",
 			file: "broker/host/shard.go",
-			old:  "			} else if !c.Batch.IsControl() {\n",
+			old:  "			} else if c.Batch.HasOffsets() {\n",
 			new:  "			} else if false {\n",
 
 			caught: by("cluster/streams", "TestLastRecordIsPublishedWhenTheConnectionIsLost"),

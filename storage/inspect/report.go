@@ -60,7 +60,9 @@ type Segment struct {
 	// The counts are known when the segment was read as a whole.
 	Read       bool
 	Batches    int
-	Records    uint64
+	Records    uint64 // with offsets, Expired of them the leader's tombstones of keys whose time to live ended
+	Expired    uint64
+	Carried    uint64 // written again, without offsets of this segment
 	Checkpoint int64  // bytes of the checkpoint that it opens with
 	Index      string // "right", "missing", "wrong", "none" of the newest
 }

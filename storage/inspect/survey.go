@@ -52,10 +52,13 @@ type file struct {
 	verdict  recovery.Verdict
 	foreign  bool
 	unknown  []Problem // control entries that this release does not know
-	records  uint64
+	counts   counts
 	unborn   bool // the next start removes it
 	offsetOK bool // its base offset is known
 }
+
+// counts are the records of a file; see Segment.
+type counts struct{ records, expired, carried uint64 }
 
 // run is a row of sound batches that follow each other.
 type run struct {
@@ -191,14 +194,27 @@ func (s *survey) visit(f *file, b batch.Batch, pos int64) error {
 				Reason: err.Error(), Remedy: remedy,
 			})
 		}
-	} else {
-		f.records += uint64(b.Count())
 	}
+	f.counts.add(b)
 	s.tick(int64(len(b)))
 	if s.o.Visit != nil {
 		return s.o.Visit(path.Join(s.dir, segment.Name(f.base)), pos, b)
 	}
 	return nil
+}
+
+func (c *counts) add(b batch.Batch) {
+	n := uint64(b.Count())
+	switch {
+	case b.IsControl():
+		return
+	case b.IsCarried():
+		c.carried += n
+		return
+	case b.IsExpired():
+		c.expired += n
+	}
+	c.records += n
 }
 
 const tickBytes = 16 << 20
@@ -302,8 +318,8 @@ func (s *survey) report() *Report {
 	for _, f := range s.found {
 		c := max(0, f.scan.CheckpointEnd-segment.HeaderSize)
 		r.Segments = append(r.Segments, Segment{
-			File: segment.Name(f.base), Summary: f.scan.Summary, Bytes: f.size, Read: f.whole, Batches: f.scan.Batches, Records: f.records,
-			Checkpoint: c, Index: f.index,
+			File: segment.Name(f.base), Summary: f.scan.Summary, Bytes: f.size, Read: f.whole, Batches: f.scan.Batches,
+			Records: f.counts.records, Expired: f.counts.expired, Carried: f.counts.carried, Checkpoint: c, Index: f.index,
 		})
 		r.Problems = append(r.Problems, s.problems(f)...)
 	}

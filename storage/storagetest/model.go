@@ -124,10 +124,10 @@ func (m *Model) Newest() []batch.Batch {
 	return m.Batches[m.Bases[len(m.Bases)-1]-m.Start():]
 }
 
-// FindOffset returns the sequence of the first record batch that ends behind offset, or the length.
+// FindOffset returns the sequence of the first batch with offsets that ends behind offset, or the length.
 func (m *Model) FindOffset(offset uint64) uint64 {
 	for _, b := range m.Batches {
-		if !b.IsControl() && b.NextOffset() > offset {
+		if b.HasOffsets() && b.NextOffset() > offset {
 			return b.Sequence()
 		}
 	}

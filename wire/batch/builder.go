@@ -153,19 +153,12 @@ func (b *Builder) BuildTo(buf []byte, producerID, producerSeq uint64, compressio
 	if (producerID == 0) != (producerSeq == 0) {
 		return nil, fmt.Errorf("build batch of producer %d, sequence %d: %w", producerID, producerSeq, ErrProducer)
 	}
-	body, attributes := b.body, compressionNone
-	switch compression {
-	case None:
-	case Zstd:
-		if b.dedup {
-			break
-		}
-		var ok bool
-		if b.packed, ok = compress.Zstd(b.packed[:0], b.body); ok && len(b.packed) < len(b.body) {
-			body, attributes = b.packed, compressionZstd
-		}
-	default:
-		return nil, fmt.Errorf("build batch with compression %d: %w", compression, ErrAttributes)
+	if b.dedup && compression == Zstd {
+		compression = None
+	}
+	body, attributes, err := pack(&b.packed, b.body, compression)
+	if err != nil {
+		return nil, err
 	}
 	if b.scheduled {
 		attributes |= AttrScheduled
@@ -173,15 +166,36 @@ func (b *Builder) BuildTo(buf []byte, producerID, producerSeq uint64, compressio
 	if b.dedup {
 		attributes |= AttrDedup
 	}
-	out := room(buf, HeaderSize+len(b.meta)+len(body))
-	clear(out[:HeaderSize])
-	copy(out[HeaderSize:], b.meta)
-	copy(out[HeaderSize+len(b.meta):], body)
+	out := lay(buf, b.meta, body)
 	out.seal(produced{
 		attributes: attributes, count: b.count, producerID: producerID, producerSeq: producerSeq,
 		firstTime: b.first, plainSize: len(b.body), metaSize: len(b.meta),
 	})
 	return out, nil
+}
+
+// pack returns the body as it goes into a batch, and the attribute that says so. What does not shrink stays plain.
+func pack(scratch *[]byte, body []byte, compression Compression) ([]byte, Attr, error) {
+	switch compression {
+	case None:
+		return body, compressionNone, nil
+	case Zstd:
+		var ok bool
+		if *scratch, ok = compress.Zstd((*scratch)[:0], body); ok && len(*scratch) < len(body) {
+			return *scratch, compressionZstd, nil
+		}
+		return body, compressionNone, nil
+	}
+	return nil, 0, fmt.Errorf("build batch with compression %d: %w", compression, ErrAttributes)
+}
+
+// lay puts meta and body behind an empty header.
+func lay(buf, meta, body []byte) Batch {
+	out := room(buf, HeaderSize+len(meta)+len(body))
+	clear(out[:HeaderSize])
+	copy(out[HeaderSize:], meta)
+	copy(out[HeaderSize+len(meta):], body)
+	return out
 }
 
 // room is n bytes, of buf where it has them.

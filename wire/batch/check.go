@@ -111,15 +111,38 @@ func (b Batch) checkHeader() (int, error) {
 	if attr&AttrControl != 0 {
 		return b.checkControlHeader(attr)
 	}
-	count := uint64(le.Uint32(b[posCount:]))
+	count, least := uint64(le.Uint32(b[posCount:])), uint64(minRecordMeta)
 	switch {
 	case attr&(AttrCheckpoint|AttrCheckpointStart) != 0:
 		return posAttributes, ErrAttributes
 	case attr&AttrDedup != 0 && (count != 1 || b.Compressed()):
 		return posAttributes, ErrDedup
-	case count == 0 || count > maxDecodeCount || count*minRecordMeta > meta:
+	}
+	if attr&(AttrCarried|AttrExpired) != 0 {
+		if pos, err := b.checkLeaderHeader(attr); err != nil {
+			return pos, err
+		}
+		if least = minCarriedMeta; b.IsExpired() {
+			least = minExpiredMeta
+		}
+	}
+	switch {
+	case count == 0 || count > maxDecodeCount || count*least > meta:
 		return posCount, ErrCount
 	case (b.ProducerID() == 0) != (b.ProducerSequence() == 0):
+		return posProducerID, ErrProducer
+	}
+	return 0, nil
+}
+
+// checkLeaderHeader checks a batch of records that only a leader makes.
+func (b Batch) checkLeaderHeader(attr Attr) (int, error) {
+	switch {
+	case b.IsCarried() && attr&^(AttrCarried|AttrScheduled|compressionMask) != 0, b.IsExpired() && attr != AttrExpired:
+		return posAttributes, ErrAttributes
+	case b.IsExpired() && b.PlainSize() != 0:
+		return posPlainSize, ErrSize
+	case b.ProducerID() != 0:
 		return posProducerID, ErrProducer
 	}
 	return 0, nil
@@ -128,7 +151,7 @@ func (b Batch) checkHeader() (int, error) {
 func (b Batch) checkControlHeader(attr Attr) (int, error) {
 	count := uint64(le.Uint32(b[posCount:]))
 	switch {
-	case attr&producerMaySet != 0,
+	case attr&(producerMaySet|AttrCarried|AttrExpired) != 0,
 		attr&AttrCheckpointStart != 0 && attr&AttrCheckpoint == 0:
 		return posAttributes, ErrAttributes
 	case b.PlainSize() != 0:

@@ -42,6 +42,8 @@ var (
 	ErrDedup = errors.New("a dedup id has 1 to 128 bytes and stands in a batch of one record that says so")
 	// ErrSlice means records of a slice that do not rise, or that its source does not have.
 	ErrSlice = errors.New("records of the slice do not rise, or its source does not have them")
+	// ErrCarried means a carried record whose first place is not one before its batch.
+	ErrCarried = errors.New("carried record does not come from before its batch")
 	// ErrUnknownEntry means a control entry of a newer release: the log must not be opened by this one.
 	ErrUnknownEntry = errors.New("control entry is not known to this release")
 	// ErrEntry means a control entry whose fields contradict each other.

@@ -36,11 +36,13 @@ const (
 	posFirstTime    = 80
 	posPlainSize    = 88
 	posMetaSize     = 92
-	minRecordMeta   = 2 // flags and timestamp delta of a tombstone
-	minControlEntry = 2 // type and length
+	minRecordMeta   = 2                 // flags and timestamp delta of a tombstone
+	minCarriedMeta  = 3 + minRecordMeta // origin: offset, generation, append time
+	minExpiredMeta  = 1 + minRecordMeta // a key
+	minControlEntry = 2                 // type and length
 	compressionMask = Attr(3)
 	producerMaySet  = compressionMask | AttrScheduled | AttrDedup
-	knownAttributes = producerMaySet | AttrControl | AttrCheckpoint | AttrCheckpointStart
+	knownAttributes = producerMaySet | AttrControl | AttrCheckpoint | AttrCheckpointStart | AttrCarried | AttrExpired
 	compressionNone = Attr(None)
 	compressionZstd = Attr(Zstd)
 )
@@ -48,15 +50,16 @@ const (
 // Attr are the attribute bits of a batch; the two lowest name the compression of the body.
 type Attr uint16
 
-// Attribute bits. Carried and settlement are reserved and refused until their readings exist.
+// Attribute bits. Settlement is reserved and refused until its reading exists.
 const (
 	AttrControl         Attr = 1 << 2
 	AttrCheckpoint      Attr = 1 << 3
 	AttrCheckpointStart Attr = 1 << 4
-	AttrCarried         Attr = 1 << 5
+	AttrCarried         Attr = 1 << 5 // records written again by a leader, with the places they had, see Carried
 	AttrSettlement      Attr = 1 << 6
 	AttrScheduled       Attr = 1 << 7 // a record has a delay or a time to live
 	AttrDedup           Attr = 1 << 8 // the one record has a dedup id, see DedupID
+	AttrExpired         Attr = 1 << 9 // a leader's tombstones of keys whose time to live ended
 )
 
 // Compression of a body: values and headers; keys, tombstones and schedule always stay readable.
@@ -84,7 +87,7 @@ type Assigned struct {
 // Sequence is the place of the batch in its shard, counted in batches.
 func (b Batch) Sequence() uint64 { return le.Uint64(b[posSequence:]) }
 
-// BaseOffset is the offset of the first record; of a control batch, the next offset to be given.
+// BaseOffset is the offset of the first record; of a control or carried batch, the next offset to be given.
 func (b Batch) BaseOffset() uint64 { return le.Uint64(b[posBaseOffset:]) }
 
 // Generation is that of the leader that appended the batch.
@@ -117,16 +120,27 @@ func (b Batch) FirstTimestamp() int64 { return int64(le.Uint64(b[posFirstTime:])
 // PlainSize is the size of the body when it is not compressed.
 func (b Batch) PlainSize() int { return int(le.Uint32(b[posPlainSize:])) }
 
-// NextOffset is the offset after the last record; a control batch takes none.
+// NextOffset is the offset after the last record; a batch without offsets takes none.
 func (b Batch) NextOffset() uint64 {
-	if b.IsControl() {
+	if !b.HasOffsets() {
 		return b.BaseOffset()
 	}
 	return b.BaseOffset() + uint64(b.Count())
 }
 
+// HasOffsets reports whether the batch is one that clients see: its records have the offsets from BaseOffset on. Control
+// batches have no records, and those of carried batches have the offsets they were first given.
+func (b Batch) HasOffsets() bool { return b.Attributes()&(AttrControl|AttrCarried) == 0 }
+
 // IsControl reports whether the batch holds entries instead of records. It never goes to clients.
 func (b Batch) IsControl() bool { return b.Attributes()&AttrControl != 0 }
+
+// IsCarried reports whether the records were written before and are here again because their place goes; see Carried. It
+// never goes to clients.
+func (b Batch) IsCarried() bool { return b.Attributes()&AttrCarried != 0 }
+
+// IsExpired reports whether the records are the leader's tombstones of keys whose time to live ended.
+func (b Batch) IsExpired() bool { return b.Attributes()&AttrExpired != 0 }
 
 // IsCheckpoint reports whether the control batch is part of a checkpoint.
 func (b Batch) IsCheckpoint() bool { return b.Attributes()&AttrCheckpoint != 0 }

@@ -25,6 +25,19 @@ type Metas struct {
 	plain int // bytes of the body not yet spoken for
 	start int // where the section begins, for the position of a fault
 	span  int // of a slice: records of its source, of which each meta says which it is; 0 = a batch, holding all
+
+	generation uint64
+	time       int64
+	expired    bool
+	origin     *origins // of a carried batch
+}
+
+// origins are where the records of a carried batch were first.
+type origins struct {
+	offset uint64 // of the record that was read last; its generation and append time take the place of the batch's
+	// The batch's next offset and its generation. An origin beyond them would win over all that is written to its key from
+	// now on.
+	end, newest uint64
 }
 
 // Metas returns a walk over the metas of all records; a control batch has none.
@@ -39,9 +52,15 @@ func (m *Metas) reset(b Batch) {
 		*m = Metas{index: -1}
 		return
 	}
-	*m = Metas{first: b.FirstTimestamp(), base: b.BaseOffset(), plain: b.PlainSize(), index: -1, start: HeaderSize}
+	*m = Metas{
+		first: b.FirstTimestamp(), base: b.BaseOffset(), plain: b.PlainSize(), index: -1, start: HeaderSize,
+		generation: b.Generation(), time: b.AppendTime(), expired: b.IsExpired(),
+	}
 	if b.IsControl() {
 		return
+	}
+	if b.IsCarried() {
+		m.origin, m.time = b.origins(), 0
 	}
 	m.left = b.Count()
 	m.c = cursor{b: b.meta()}
@@ -60,8 +79,20 @@ func (m *Metas) Next(meta *Meta) (bool, error) {
 	return m.index >= 0, nil
 }
 
-// Offset is that of the record that Next returned last.
-func (m *Metas) Offset() uint64 { return m.base + uint64(m.index) }
+// Offset is that of the record that Next returned last; of a carried one, that which it was first given.
+func (m *Metas) Offset() uint64 {
+	if m.origin != nil {
+		return m.origin.offset
+	}
+	return m.base + uint64(m.index)
+}
+
+// Generation is that of the leader that first appended the record that Next returned last.
+func (m *Metas) Generation() uint64 { return m.generation }
+
+// AppendTime is when the record that Next returned last was first appended, in Unix microseconds: its delay and time to
+// live count from it.
+func (m *Metas) AppendTime() int64 { return m.time }
 
 func (m *Metas) finish() {
 	m.index = -1
@@ -79,10 +110,13 @@ func (m *Metas) step(meta *Meta) {
 	} else {
 		m.place()
 	}
+	if m.origin != nil {
+		m.from()
+	}
 	c := &m.c
 	start := c.pos
 	flags := c.u8()
-	if flags&^knownFlags != 0 {
+	if flags&^knownFlags != 0 || m.expired && flags != flagKey|flagNull {
 		c.pos = start
 		c.fail(ErrAttributes)
 		return

@@ -12,6 +12,7 @@ type Reader struct {
 	body    cursor
 	opened  bool
 	headers []Header
+	section []byte
 }
 
 // Records returns a walk over all records; a control batch has none. The body is decompressed at the first Next,
@@ -24,12 +25,22 @@ func (b Batch) Records() *Reader {
 
 // Reset points the reader at another batch, or at nothing, and keeps what it has allocated.
 func (r *Reader) Reset(b Batch) {
-	r.b, r.body, r.opened = b, cursor{}, false
+	r.b, r.body, r.opened, r.section = b, cursor{}, false, nil
 	r.metas.reset(b)
 }
 
-// Offset is that of the record that Next returned last.
+// Offset is that of the record that Next returned last; of a carried one, that which it was first given.
 func (r *Reader) Offset() uint64 { return r.metas.Offset() }
+
+// Generation is that of the leader that first appended the record that Next returned last.
+func (r *Reader) Generation() uint64 { return r.metas.Generation() }
+
+// AppendTime is when the record that Next returned last was first appended, in Unix microseconds.
+func (r *Reader) AppendTime() int64 { return r.metas.AppendTime() }
+
+// HeaderSection is the header section of the record that Next returned last, as ParseHeaders reads it; empty when the
+// record has no headers. It aliases what the record's Value does.
+func (r *Reader) HeaderSection() []byte { return r.section }
 
 // Next fills rec with the next record. It returns false at the end.
 func (r *Reader) Next(rec *Record) (bool, error) {
@@ -49,8 +60,10 @@ func (r *Reader) Next(rec *Record) (bool, error) {
 		return false, r.bodyFault()
 	}
 	*rec = Record{Key: m.Key, Timestamp: m.Timestamp, Delay: m.Delay, TTL: m.TTL}
+	r.section = nil
 	if m.HeadersSize > 0 {
-		rec.Headers = r.readHeaders(c.bytes(m.HeadersSize))
+		r.section = c.bytes(m.HeadersSize)
+		rec.Headers = r.readHeaders(r.section)
 	}
 	if !m.Null {
 		rec.Value = c.bytes(m.ValueSize)

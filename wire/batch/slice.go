@@ -63,6 +63,9 @@ func (s Slice) AppendTime() int64 { return int64(le.Uint64(s[posSliceAppendTime:
 // FirstTimestamp is that of the source's first record, which need not be in the slice.
 func (s Slice) FirstTimestamp() int64 { return int64(le.Uint64(s[posSliceFirstTime:])) }
 
+// IsExpired reports whether the source is of tombstones of keys whose time to live ended.
+func (s Slice) IsExpired() bool { return Attr(le.Uint16(s[posSliceAttributes:]))&AttrExpired != 0 }
+
 func (s Slice) metaSize() int { return int(le.Uint32(s[posSliceMetaSize:])) }
 
 func (s Slice) meta() []byte { return s[SliceHeaderSize : SliceHeaderSize+s.metaSize()] }
@@ -105,9 +108,9 @@ func (s Slice) checkHeader() (int, error) {
 	meta, count := uint64(le.Uint32(s[posSliceMetaSize:])), uint64(le.Uint32(s[posSliceCount:]))
 	span := s.NextOffset() - s.BaseOffset()
 	switch {
-	case s[posSliceReserved] != 0 || le.Uint16(s[posSliceAttributes:]) != 0:
+	case s[posSliceReserved] != 0 || Attr(le.Uint16(s[posSliceAttributes:]))&^AttrExpired != 0:
 		return posSliceReserved, ErrAttributes
-	case meta > uint64(len(s)-SliceHeaderSize):
+	case meta > uint64(len(s)-SliceHeaderSize) || s.IsExpired() && meta < uint64(len(s)-SliceHeaderSize):
 		return posSliceMetaSize, ErrSize
 	case s.NextOffset() < s.BaseOffset() || span > maxDecodeCount:
 		return posSliceNext, ErrSlice
@@ -121,6 +124,7 @@ func (s Slice) seal(b Batch, count, metaSize int) {
 	le.PutUint32(s[posSliceMagic:], sliceMagic)
 	le.PutUint32(s[posSliceSize:], uint32(len(s)))
 	s[posSliceVersion] = sliceVersion
+	le.PutUint16(s[posSliceAttributes:], uint16(b.Attributes()&AttrExpired))
 	le.PutUint32(s[posSliceCount:], uint32(count))
 	le.PutUint32(s[posSliceMetaSize:], uint32(metaSize))
 	le.PutUint64(s[posSliceSequence:], b.Sequence())

@@ -42,6 +42,6 @@ func (s Slice) Metas() *Metas {
 func (m *Metas) resetSlice(s Slice) {
 	*m = Metas{
 		c: cursor{b: s.meta()}, first: s.FirstTimestamp(), base: s.BaseOffset(), plain: len(s.body()), left: s.Count(),
-		index: -1, start: SliceHeaderSize, span: s.span(),
+		index: -1, start: SliceHeaderSize, span: s.span(), generation: s.Generation(), time: s.AppendTime(), expired: s.IsExpired(),
 	}
 }

@@ -15,9 +15,9 @@ type Slicer struct {
 // place is where a record's meta and its part of the plain body begin.
 type place struct{ meta, body uint32 }
 
-// NewSlicer makes a slicer of b, which must stay as it is. A control batch has nothing to cut.
+// NewSlicer makes a slicer of b, which must stay as it is. A batch without offsets has nothing to cut.
 func NewSlicer(b Batch) (*Slicer, error) {
-	if b.IsControl() {
+	if !b.HasOffsets() {
 		return nil, fault(opBuildSlice, posCount, ErrCount)
 	}
 	var (

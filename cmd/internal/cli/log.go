@@ -149,6 +149,10 @@ type segmentView struct {
 	Bytes      int64  `json:"bytes"`
 	Valid      int64  `json:"valid_bytes"`
 	Index      string `json:"index"`
+	// Only of a segment that was read as a whole.
+	Records *uint64 `json:"records,omitempty"`
+	Expired *uint64 `json:"expired,omitempty"`
+	Carried *uint64 `json:"carried,omitempty"`
 }
 
 type problemView struct {
@@ -167,12 +171,16 @@ func viewReport(r *inspect.Report) shardView {
 		Segments: []segmentView{}, Gaps: append([]storage.Gap{}, r.Gaps...), Problems: []problemView{},
 	}
 	for _, s := range r.Segments {
-		v.Segments = append(v.Segments, segmentView{
+		view := segmentView{
 			File: s.File, Sequence: s.Summary.Base, NextSeq: s.Summary.Next,
 			Offset: s.Summary.BaseOffset, NextOffset: s.Summary.NextOffset, Generation: s.Summary.Generation,
 			FirstTime: stamp(s.Summary.FirstTime), LastTime: stamp(s.Summary.LastTime),
 			Bytes: s.Bytes, Valid: s.Summary.Size, Index: s.Index,
-		})
+		}
+		if s.Read {
+			view.Records, view.Expired, view.Carried = &s.Records, &s.Expired, &s.Carried
+		}
+		v.Segments = append(v.Segments, view)
 	}
 	for _, p := range r.Problems {
 		v.Problems = append(v.Problems, problemView{
@@ -222,13 +230,22 @@ func extent(r *inspect.Report) string {
 	if len(r.Segments) == 0 {
 		return "no segments"
 	}
-	var bytes int64
+	var (
+		bytes            int64
+		expired, carried uint64
+	)
 	for _, s := range r.Segments {
 		bytes += s.Bytes
+		expired += s.Expired
+		carried += s.Carried
+	}
+	cache := ""
+	if expired > 0 || carried > 0 { // a quick look does not know them
+		cache = fmt.Sprintf("; %d expired and %d carried records", expired, carried)
 	}
 	first, last := r.Segments[0].Summary, r.Segments[len(r.Segments)-1].Summary
-	return fmt.Sprintf("offsets %d to %d, sequences %d to %d, ends exclusive; %s, %s",
-		first.BaseOffset, last.NextOffset, first.Base, last.Next, count(len(r.Segments), "segment"), roughly(bytes))
+	return fmt.Sprintf("offsets %d to %d, sequences %d to %d, ends exclusive; %s, %s%s",
+		first.BaseOffset, last.NextOffset, first.Base, last.Next, count(len(r.Segments), "segment"), roughly(bytes), cache)
 }
 
 // roughly writes a size the way a person reads it.

@@ -22,9 +22,10 @@ func (a *app) logDumpCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dump DIR",
 		Short: "Print every sound record of each shard, also those behind damage",
-		Long: `Print every sound record, in the order of the files. With --control also the control batches: openings,
-checkpoints and what else the log remembers in itself. Exits 4 when there was damage, after everything
-that could be read.`,
+		Long: `Print every sound record, in the order of the files. A cache's newest records are written again before an
+old segment goes: such a record is printed with the offset it was given first, and marked as carried; one that ended a key's
+time to live is marked as expired. With --control also the control batches: openings, checkpoints and what else the log
+remembers in itself. Exits 4 when there was damage, after everything that could be read.`,
 		Example: `  margay log dump DATA/shards/ID/0 --output json
   margay log dump DATA/shards/ID/0 --control`,
 		Args: cobra.ExactArgs(1),
@@ -88,7 +89,7 @@ func (d dumper) visit(file string, pos int64, b batch.Batch) error {
 		if !ok {
 			return nil
 		}
-		if err := d.printStored(b, records.Offset(), &rec); err != nil {
+		if err := d.printStored(b, records, &rec); err != nil {
 			return err
 		}
 	}
@@ -98,18 +99,32 @@ func (d dumper) visit(file string, pos int64, b batch.Batch) error {
 type storedView struct {
 	recordView
 	Sequence uint64 `json:"sequence"`
+	// Carried: offset, generation and append time are those of the first time.
+	Carried bool `json:"carried,omitempty"`
+	Expired bool `json:"expired,omitempty"`
 }
 
-func (d dumper) printStored(b batch.Batch, offset uint64, rec *batch.Record) error {
+func (d dumper) printStored(b batch.Batch, at *batch.Reader, rec *batch.Record) error {
 	view := client.Record{
 		Key: rec.Key, Value: rec.Value, Headers: rec.Headers, Timestamp: time.UnixMicro(rec.Timestamp),
-		Delay: rec.Delay, TTL: rec.TTL, Shard: d.shard, Offset: offset, Generation: b.Generation(),
-		AppendTime: time.UnixMicro(b.AppendTime()),
+		Delay: rec.Delay, TTL: rec.TTL, Shard: d.shard, Offset: at.Offset(), Generation: at.Generation(),
+		AppendTime: time.UnixMicro(at.AppendTime()),
 	}
-	if d.Format() == output.JSON {
-		return d.JSON(storedView{viewRecord(&view), b.Sequence()})
+	switch d.Format() {
+	case output.JSON:
+		return d.JSON(storedView{viewRecord(&view), b.Sequence(), b.IsCarried(), b.IsExpired()})
+	case output.Raw:
+		return d.printRecord(&view)
+	case output.Text: // for a person, below
 	}
-	return d.printRecord(&view)
+	mark := ""
+	switch {
+	case b.IsCarried():
+		mark = "\t" + d.Dim(fmt.Sprintf("(carried to sequence %d)", b.Sequence()))
+	case b.IsExpired():
+		mark = "\t" + d.Dim("(expired)")
+	}
+	return d.Line("%s%s", textRecord(d.app, &view), mark)
 }
 
 // controlView is a control batch in JSON.
@@ -169,6 +184,12 @@ func entryName(e batch.Entry) string {
 		return "producer"
 	case batch.Generations:
 		return "generations"
+	case batch.Cursor:
+		return "cursor"
+	case batch.Dedup:
+		return "dedup"
+	case batch.Last:
+		return "last"
 	}
 	return fmt.Sprintf("type_%d", e.Type())
 }
