@@ -24,7 +24,7 @@ import (
 	"margay.dev/controlplane/catalog"
 	"margay.dev/controlplane/catalog/embedded"
 	"margay.dev/controlplane/identity"
-	"margay.dev/controlplane/streams"
+	"margay.dev/controlplane/logs"
 	"margay.dev/wire/batch"
 	"margay.dev/wire/code"
 	"margay.dev/wire/control"
@@ -44,7 +44,7 @@ type Server struct {
 	store   catalog.Store
 	certs   *identity.Certificates
 	issuer  *identity.Issuer
-	streams *streams.Service
+	logs    *logs.Service
 	handler http.Handler
 
 	stop    context.CancelFunc
@@ -115,8 +115,8 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if s.issuer, err = identity.NewIssuer(ctx, s.store, catalog.Issuer(s.cluster), s.cfg.Wall); err != nil {
 		return err
 	}
-	s.streams = &streams.Service{Store: s.store, Leader: s.cfg.Node, Wall: s.cfg.Wall}
-	s.handler, err = api.New(api.Config{Streams: s.streams, Issuer: s.issuer, Wall: s.cfg.Wall, Logger: s.cfg.Logger, Level: s.cfg.Level, Status: s.cfg.Status})
+	s.logs = &logs.Service{Store: s.store, Leader: s.cfg.Node, Wall: s.cfg.Wall}
+	s.handler, err = api.New(api.Config{Logs: s.logs, Issuer: s.issuer, Wall: s.cfg.Wall, Logger: s.cfg.Logger, Level: s.cfg.Level, Status: s.cfg.Status})
 	return err
 }
 
@@ -180,22 +180,22 @@ func (s *Server) ReloadCertificates() (bool, error) { return s.certs.Reload() }
 // reached it fails with code.Conflict: the catalog was put back from an older copy.
 func (s *Server) Watch(ctx context.Context, after uint64) (control.Snapshot, error) {
 	if _, err := s.store.Wait(ctx, after); err != nil {
-		return control.Snapshot{}, streams.Coded(err)
+		return control.Snapshot{}, logs.Coded(err)
 	}
 	snap, err := s.store.Snapshot(ctx)
-	return snap, streams.Coded(err)
+	return snap, logs.Coded(err)
 }
 
 // Lead gives the node a new generation, durable on return, for each of the shards that are assigned to it, in order of
 // refs. A shard that is not, or was deleted, is left out.
 func (s *Server) Lead(ctx context.Context, node string, refs []control.ShardRef) ([]control.Assignment, error) {
 	granted, err := s.store.Lead(ctx, node, refs)
-	return granted, streams.Coded(err)
+	return granted, logs.Coded(err)
 }
 
 // Forget drops deleted logs from the catalog; the broker calls it when their data is gone from its disk.
 func (s *Server) Forget(ctx context.Context, ids ...batch.LogID) error {
-	return streams.Coded(s.store.Forget(ctx, ids...))
+	return logs.Coded(s.store.Forget(ctx, ids...))
 }
 
 // SetAddress stores the address at which clients reach the broker, for one that learns its port by listening. The
@@ -204,12 +204,17 @@ func (s *Server) SetAddress(ctx context.Context, address string) error {
 	if err := checkAddress(address); err != nil {
 		return fmt.Errorf("set address: %w", err)
 	}
-	return streams.Coded(s.store.SetNode(ctx, control.Node{ID: s.cfg.Node, Address: address}))
+	return logs.Coded(s.store.SetNode(ctx, control.Node{ID: s.cfg.Node, Address: address}))
 }
 
-// EnsureStream creates a stream, or finds the same one there already; another one of that name is code.AlreadyExists.
+// EnsureStream creates a stream, or finds the same one there already; another log of that name is code.AlreadyExists.
 func (s *Server) EnsureStream(ctx context.Context, tenant, namespace string, spec control.StreamSpec) (control.Log, bool, error) {
-	return s.streams.Create(ctx, tenant, namespace, spec)
+	return s.logs.Create(ctx, control.PresetStream, tenant, namespace, control.LogSpec(spec))
+}
+
+// EnsureCache creates a cache, or finds the same one there already; another log of that name is code.AlreadyExists.
+func (s *Server) EnsureCache(ctx context.Context, tenant, namespace string, spec control.CacheSpec) (control.Log, bool, error) {
+	return s.logs.Create(ctx, control.PresetCache, tenant, namespace, control.LogSpec(spec))
 }
 
 // EnsureAPIKey makes an API key with all permissions under a name, unless there is one. The plain key is returned when it
@@ -219,13 +224,13 @@ func (s *Server) EnsureAPIKey(ctx context.Context, name string) (plain string, c
 	if errors.Is(err, catalog.ErrExists) {
 		return "", false, nil
 	}
-	return plain, err == nil, streams.Coded(err)
+	return plain, err == nil, logs.Coded(err)
 }
 
 // RotateAPIKey makes a new API key under a name. The one that had the name is no longer good for new tokens.
 func (s *Server) RotateAPIKey(ctx context.Context, name string) (plain string, err error) {
 	plain, err = s.addAPIKey(ctx, name, true)
-	return plain, streams.Coded(err)
+	return plain, logs.Coded(err)
 }
 
 func (s *Server) addAPIKey(ctx context.Context, name string, replace bool) (string, error) {
@@ -248,14 +253,14 @@ func (s *Server) ValidAPIKey(ctx context.Context, plain string) bool {
 // IssueToken signs a token for a subject with these grants, for what runs in the same process.
 func (s *Server) IssueToken(subject, tenant string, grants []token.Grant, life time.Duration) (string, error) {
 	tok, err := s.issuer.Issue(subject, tenant, grants, s.cfg.Wall().Add(life))
-	return tok, streams.Coded(err)
+	return tok, logs.Coded(err)
 }
 
 // Token exchanges an API key, as POST /v1/token does, for what runs in the same process.
 func (s *Server) Token(ctx context.Context, apiKey string) (control.TokenResponse, error) {
 	tok, expires, err := s.issuer.Exchange(ctx, apiKey)
 	if err != nil {
-		return control.TokenResponse{}, streams.Coded(err)
+		return control.TokenResponse{}, logs.Coded(err)
 	}
 	return control.TokenResponse{Token: tok, ExpiresAt: expires}, nil
 }

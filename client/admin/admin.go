@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package admin creates, lists, changes and deletes streams through the control plane's REST API; it touches HTTP only,
-// moves no records, and refuses to change what it was only asked to ensure.
+// Package admin creates, lists, changes and deletes streams and caches through the control plane's REST API; it touches
+// HTTP only, moves no records, and refuses to change what it was only asked to ensure.
 package admin
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"iter"
-	"math/rand/v2"
-	"strings"
 	"time"
 
-	"margay.dev/client/internal/backoff"
 	"margay.dev/client/internal/contexts"
 	"margay.dev/wire/code"
 	"margay.dev/wire/control"
@@ -28,6 +23,15 @@ type StreamSpec = control.StreamSpec
 
 // StreamPatch changes what it names.
 type StreamPatch = control.StreamPatch
+
+// Cache is a cache with all of its settings.
+type Cache = control.Cache
+
+// CacheSpec is what a cache should be; what is nil, as in StreamSpec.
+type CacheSpec = control.CacheSpec
+
+// CachePatch changes what it names.
+type CachePatch = control.CachePatch
 
 // Config says where the control plane is and who asks.
 type Config struct {
@@ -90,142 +94,73 @@ func (c *Client) place(name string) (tenant, namespace, base string, err error) 
 // settings that differ are an error with code Conflict that lists them. What fails on the way is tried again until ctx
 // ends.
 func (c *Client) EnsureStream(ctx context.Context, spec StreamSpec) (*Stream, error) {
-	wait := backoff.Backoff{
-		Rand: backoff.NewRand(rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))), Base: 50 * time.Millisecond, Cap: 2 * time.Second,
-	}
-	for {
-		s, err := c.ensure(ctx, spec)
-		if err == nil || code.From(err).Class == code.ClassFatal || ctx.Err() != nil {
-			return s, err
-		}
-		t := time.NewTimer(max(wait.Next(), code.From(err).RetryAfter))
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return nil, err
-		}
-	}
-}
-
-func (c *Client) ensure(ctx context.Context, spec StreamSpec) (*Stream, error) {
-	s, err := c.CreateStream(ctx, spec)
-	if err == nil {
-		return s, c.differ(&spec, s)
-	}
-	if !errors.Is(err, code.AlreadyExists) && !errors.Is(err, code.Conflict) {
-		return nil, err
-	}
-	s, getErr := c.Stream(ctx, spec.Name)
-	if getErr != nil {
-		return nil, err // a log of another kind has the name: what creating it said is the better answer
-	}
-	return s, c.differ(&spec, s)
+	d, err := c.logs(control.PresetStream).ensure(ctx, control.LogSpec(spec))
+	return (*Stream)(d), err
 }
 
 // CreateStream creates a stream, or finds the very same one there already.
 func (c *Client) CreateStream(ctx context.Context, spec StreamSpec) (*Stream, error) {
-	t, n, base, err := c.place(spec.Name)
-	if err != nil {
-		return nil, err
-	}
-	spec.Name = base
-	s, err := c.http.CreateStream(ctx, t, n, spec)
-	return pointer(s, err)
+	d, err := c.logs(control.PresetStream).create(ctx, control.LogSpec(spec))
+	return (*Stream)(d), err
 }
 
 // Stream returns a stream.
 func (c *Client) Stream(ctx context.Context, name string) (*Stream, error) {
-	t, n, base, err := c.place(name)
-	if err != nil {
-		return nil, err
-	}
-	s, err := c.http.Stream(ctx, t, n, base)
-	return pointer(s, err)
+	d, err := c.logs(control.PresetStream).get(ctx, name)
+	return (*Stream)(d), err
 }
 
 // Streams iterates over the streams of the client's namespace, in order of name. An error is the last element.
 func (c *Client) Streams(ctx context.Context) iter.Seq2[Stream, error] {
 	return func(yield func(Stream, error) bool) {
-		t, n, _, err := c.place("x")
-		if err != nil {
-			yield(Stream{}, err)
-			return
-		}
-		for cursor := ""; ; {
-			page, err := c.http.Streams(ctx, t, n, cursor, 0)
-			if err != nil {
-				yield(Stream{}, err)
-				return
-			}
-			for i := range page.Items {
-				if !yield(page.Items[i], nil) {
-					return
-				}
-			}
-			if cursor = page.Next; cursor == "" {
-				return
-			}
-		}
+		c.logs(control.PresetStream).each(ctx, func(d control.LogDocument, err error) bool { return yield(Stream(d), err) })
 	}
 }
 
 // UpdateStream changes what the patch names. With a version other than 0 it does so only if the stream is still at
 // it, and fails with code Conflict otherwise.
 func (c *Client) UpdateStream(ctx context.Context, name string, version uint64, patch StreamPatch) (*Stream, error) {
-	t, n, base, err := c.place(name)
-	if err != nil {
-		return nil, err
-	}
-	s, err := c.http.UpdateStream(ctx, t, n, base, version, patch)
-	return pointer(s, err)
+	d, err := c.logs(control.PresetStream).update(ctx, name, version, control.LogPatch(patch))
+	return (*Stream)(d), err
 }
 
 // DeleteStream deletes a stream and its records; version as in UpdateStream.
 func (c *Client) DeleteStream(ctx context.Context, name string, version uint64) error {
-	t, n, base, err := c.place(name)
-	if err != nil {
-		return err
-	}
-	return c.http.DeleteStream(ctx, t, n, base, version)
+	return c.logs(control.PresetStream).remove(ctx, name, version)
 }
 
-func pointer(s Stream, err error) (*Stream, error) {
-	if err != nil {
-		return nil, err
-	}
-	return &s, nil
+// EnsureCache creates the cache, or checks that the one there has the settings that spec names; see EnsureStream.
+func (c *Client) EnsureCache(ctx context.Context, spec CacheSpec) (*Cache, error) {
+	d, err := c.logs(control.PresetCache).ensure(ctx, control.LogSpec(spec))
+	return (*Cache)(d), err
 }
 
-// differ lists what the spec names and the stream does not have.
-func (c *Client) differ(spec *StreamSpec, s *Stream) error {
-	var diffs []string
-	interval := control.Duration(0)
-	if s.FsyncInterval != nil {
-		interval = *s.FsyncInterval
-	}
-	diffs = diff(diffs, "shards", spec.Shards, s.Shards)
-	diffs = diff(diffs, "replicas", spec.Replicas, s.Replicas)
-	diffs = diff(diffs, "ack", spec.Ack, s.Ack)
-	diffs = diff(diffs, "min_ack", spec.MinAck, s.MinAck)
-	diffs = diff(diffs, "fsync", spec.Fsync, s.Fsync)
-	diffs = diff(diffs, "fsync_interval", spec.FsyncInterval, interval)
-	diffs = diff(diffs, "storage", spec.Storage, s.Storage)
-	diffs = diff(diffs, "max_age", spec.MaxAge, s.MaxAge)
-	diffs = diff(diffs, "max_bytes", spec.MaxBytes, s.MaxBytes)
-	diffs = diff(diffs, "on_full", spec.OnFull, s.OnFull)
-	diffs = diff(diffs, "dedup_window", spec.DedupWindow, s.DedupWindow)
-	diffs = diff(diffs, "segment_bytes", spec.SegmentBytes, s.SegmentBytes)
-	diffs = diff(diffs, "segment_age", spec.SegmentAge, s.SegmentAge)
-	if len(diffs) == 0 {
-		return nil
-	}
-	return code.New(code.Conflict, "stream %s exists with other settings: %s", spec.Name, strings.Join(diffs, ", "))
+// CreateCache creates a cache, or finds the very same one there already.
+func (c *Client) CreateCache(ctx context.Context, spec CacheSpec) (*Cache, error) {
+	d, err := c.logs(control.PresetCache).create(ctx, control.LogSpec(spec))
+	return (*Cache)(d), err
 }
 
-func diff[T comparable](to []string, name string, want *T, have T) []string {
-	if want == nil || *want == have {
-		return to
+// Cache returns a cache.
+func (c *Client) Cache(ctx context.Context, name string) (*Cache, error) {
+	d, err := c.logs(control.PresetCache).get(ctx, name)
+	return (*Cache)(d), err
+}
+
+// Caches iterates over the caches of the client's namespace, in order of name. An error is the last element.
+func (c *Client) Caches(ctx context.Context) iter.Seq2[Cache, error] {
+	return func(yield func(Cache, error) bool) {
+		c.logs(control.PresetCache).each(ctx, func(d control.LogDocument, err error) bool { return yield(Cache(d), err) })
 	}
-	return append(to, fmt.Sprintf("%s is %v, asked %v", name, have, *want))
+}
+
+// UpdateCache changes what the patch names; version as in UpdateStream.
+func (c *Client) UpdateCache(ctx context.Context, name string, version uint64, patch CachePatch) (*Cache, error) {
+	d, err := c.logs(control.PresetCache).update(ctx, name, version, control.LogPatch(patch))
+	return (*Cache)(d), err
+}
+
+// DeleteCache deletes a cache and its records; version as in UpdateStream.
+func (c *Client) DeleteCache(ctx context.Context, name string, version uint64) error {
+	return c.logs(control.PresetCache).remove(ctx, name, version)
 }

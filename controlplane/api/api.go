@@ -20,7 +20,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"margay.dev/controlplane/identity"
-	"margay.dev/controlplane/streams"
+	"margay.dev/controlplane/logs"
 	"margay.dev/wire/code"
 	"margay.dev/wire/control"
 )
@@ -36,12 +36,12 @@ const OpenAPIPath = "/openapi.json"
 
 // Config is what the API works on. All fields but Level and Status are required.
 type Config struct {
-	Streams *streams.Service
-	Issuer  *identity.Issuer
-	Wall    func() time.Time
-	Logger  *slog.Logger
-	Level   *slog.LevelVar        // of Logger; nil: there is no operation to change it
-	Status  func() control.Status // of the node; nil: there is no operation to ask
+	Logs   *logs.Service
+	Issuer *identity.Issuer
+	Wall   func() time.Time
+	Logger *slog.Logger
+	Level  *slog.LevelVar        // of Logger; nil: there is no operation to change it
+	Status func() control.Status // of the node; nil: there is no operation to ask
 }
 
 // API is the handler. Router and Describe are for whoever wants to compare the two.
@@ -63,7 +63,7 @@ func New(cfg Config) (*API, error) {
 	a.huma = humachi.New(a.router, a.config())
 	a.huma.UseMiddleware(a.authenticate)
 	a.registerTokens()
-	a.registerStreams()
+	a.registerLogs()
 	a.registerLogLevel()
 	a.registerStatus()
 	// The library registers its own error model beside ours, which nothing refers to.

@@ -20,7 +20,7 @@ import (
 
 	"margay.dev/controlplane/catalog/embedded"
 	"margay.dev/controlplane/identity"
-	"margay.dev/controlplane/streams"
+	"margay.dev/controlplane/logs"
 	"margay.dev/wire/control"
 	"margay.dev/wire/token"
 )
@@ -72,7 +72,7 @@ func newLab(t *testing.T) *lab {
 	}
 	l.level.Set(slog.LevelDebug)
 	l.api, err = New(Config{
-		Streams: &streams.Service{Store: store, Leader: "n1", Wall: wall}, Issuer: issuer, Wall: wall,
+		Logs: &logs.Service{Store: store, Leader: "n1", Wall: wall}, Issuer: issuer, Wall: wall,
 		Logger: slog.New(slog.NewJSONHandler(&l.log, &slog.HandlerOptions{Level: &l.level})), Level: &l.level,
 	})
 	if err != nil {
@@ -226,7 +226,7 @@ func TestDocumentAgreesWithTheRouter(t *testing.T) {
 	if err != nil || !slices.Equal(routes, documented) {
 		t.Errorf("the router serves %v\nthe document has %v", routes, documented)
 	}
-	for _, schema := range []string{"Stream", "StreamSpec", "StreamPatch", "StreamList", "ProblemDocument", "TokenRequest", "TokenResponse"} {
+	for _, schema := range []string{"Stream", "StreamSpec", "StreamPatch", "StreamList", "Cache", "CacheSpec", "CachePatch", "CacheList", "ProblemDocument", "TokenRequest", "TokenResponse"} {
 		if doc.Components.Schemas[schema] == nil {
 			t.Errorf("no schema %s", schema)
 		}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"margay.dev/controlplane/streams"
+	"margay.dev/controlplane/logs"
 	"margay.dev/wire/code"
 	"margay.dev/wire/control"
 )
@@ -45,8 +45,8 @@ func setHeaders(h http.Header, doc *control.ProblemDocument) {
 // fail makes the answer to an error. What nobody foresaw goes into the log under the request's id and not to the caller:
 // it may name files or hold what another tenant sent.
 func (a *API) fail(ctx context.Context, err error) error {
-	var invalid *streams.InvalidError
-	e := code.From(streams.Coded(err))
+	var invalid *logs.InvalidError
+	e := code.From(logs.Coded(err))
 	f := &failure{doc: control.NewProblem(e, "")}
 	switch {
 	case errors.As(err, &invalid):

@@ -60,9 +60,10 @@ type Logs interface {
 	// error of change leaves the log as it was and is returned. Change may run more than once, and a change that
 	// changes nothing leaves the version alone too.
 	Update(ctx context.Context, n Name, version uint64, change func(*control.Log) error) (control.Log, error)
-	// Delete frees the name and takes the assignments away. The log itself stays in the snapshot, as deleted, until it
-	// is forgotten.
-	Delete(ctx context.Context, n Name, version uint64) error
+	// Delete frees the name and takes the assignments away, if the log is still at the version (as in Update) and allow
+	// has no error for it, which is returned otherwise; nil allows every log. The log itself stays in the snapshot, as
+	// deleted, until it is forgotten.
+	Delete(ctx context.Context, n Name, version uint64, allow func(*control.Log) error) error
 	// Forget drops deleted logs whose data is gone everywhere. Ids of others, and unknown ones, are passed over.
 	Forget(ctx context.Context, ids ...batch.LogID) error
 }

@@ -121,55 +121,6 @@ func (c *Client) Exchange(ctx context.Context) (TokenResponse, error) {
 	return t, nil
 }
 
-// CreateStream creates a stream, or finds the very same one there already.
-func (c *Client) CreateStream(ctx context.Context, tenant, namespace string, spec StreamSpec) (Stream, error) {
-	var s Stream
-	return s, c.do(ctx, http.MethodPost, streamsPath(tenant, namespace), "", spec, &s)
-}
-
-// Stream gets one stream.
-func (c *Client) Stream(ctx context.Context, tenant, namespace, name string) (Stream, error) {
-	var s Stream
-	return s, c.do(ctx, http.MethodGet, streamPath(tenant, namespace, name), "", nil, &s)
-}
-
-// Streams gets a page of at most limit streams (0: the server's default) from a cursor ("": the first).
-func (c *Client) Streams(ctx context.Context, tenant, namespace, cursor string, limit int) (StreamList, error) {
-	q := url.Values{}
-	if cursor != "" {
-		q.Set("cursor", cursor)
-	}
-	if limit > 0 {
-		q.Set("limit", strconv.Itoa(limit))
-	}
-	path := streamsPath(tenant, namespace)
-	if len(q) > 0 {
-		path += "?" + q.Encode()
-	}
-	var l StreamList
-	return l, c.do(ctx, http.MethodGet, path, "", nil, &l)
-}
-
-// UpdateStream changes what the patch names. With a version other than 0 it does so only if the stream is still at it,
-// else it fails with code.Conflict.
-func (c *Client) UpdateStream(ctx context.Context, tenant, namespace, name string, version uint64, patch StreamPatch) (Stream, error) {
-	var s Stream
-	return s, c.do(ctx, http.MethodPatch, streamPath(tenant, namespace, name), ifMatch(version), patch, &s)
-}
-
-// DeleteStream deletes a stream and its records; version as in UpdateStream.
-func (c *Client) DeleteStream(ctx context.Context, tenant, namespace, name string, version uint64) error {
-	return c.do(ctx, http.MethodDelete, streamPath(tenant, namespace, name), ifMatch(version), nil, nil)
-}
-
-func streamsPath(tenant, namespace string) string {
-	return "/v1/tenants/" + url.PathEscape(tenant) + "/namespaces/" + url.PathEscape(namespace) + "/streams"
-}
-
-func streamPath(tenant, namespace, name string) string {
-	return streamsPath(tenant, namespace) + "/" + url.PathEscape(name)
-}
-
 func ifMatch(version uint64) string {
 	if version == 0 {
 		return ""

@@ -10,8 +10,18 @@ import (
 	"margay.dev/wire/batch"
 )
 
-// Presets of a log, one for each way of reading it.
-const PresetStream = "stream"
+// Presets of a log, one for each way of reading it. Every log can be read in every way: a preset is defaults, and a
+// collection of the API.
+const (
+	PresetStream = "stream"
+	PresetCache  = "cache"
+)
+
+// Which records a log keeps.
+const (
+	KeepAll    = "all"    // every record, until its age or the log's size removes it
+	KeepNewest = "newest" // of each key the newest, until it is deleted or its TTL ends
+)
 
 // Acknowledgement rules, the weakest first.
 const (
@@ -46,6 +56,15 @@ const (
 	MinSegmentBytes     = 4 << 10
 	MaxSegmentBytes     = 4 << 30
 	DefaultSegmentBytes = 256 << 20 // what 0 means
+	// NewestSegmentBytes is what 0 means with KeepNewest: room is made by whole segments, of which what lives is written
+	// again, and a smaller one is waited for by nobody.
+	NewestSegmentBytes = 16 << 20
+
+	MaxMaxKeys     = 1_000_000_000 // per shard
+	DefaultMaxKeys = 10_000_000
+
+	MinTTL = time.Millisecond
+	MaxTTL = 3650 * 24 * time.Hour
 
 	// MinMaxBytes is the least a log that does not set its segments' size may keep.
 	MinMaxBytes   = 1 << 20
@@ -77,13 +96,17 @@ type Log struct {
 	FsyncInterval time.Duration // 0 unless Fsync is FsyncInterval
 	Storage       string
 
+	Keep    string
+	MaxKeys int64         // per shard, beyond which new keys are refused; 0 unless Keep is KeepNewest
+	TTL     time.Duration // of a record that is put without one; 0: for good, and unless Keep is KeepNewest
+
 	MaxAge   time.Duration // 0: no limit
 	MaxBytes int64         // per shard; 0: no limit
 	OnFull   string        // a log in memory is bounded by itself and always drops its oldest
 
 	DedupWindow time.Duration // how long a dedup id counts, from its first record on
 
-	SegmentBytes int64         // 0: DefaultSegmentBytes, or less under a small MaxBytes; see SegmentSize
+	SegmentBytes int64         // 0: by what the log keeps; see SegmentSize
 	SegmentAge   time.Duration // 0: the broker's default
 
 	CreatedAt time.Time
@@ -102,6 +125,8 @@ func (l *Log) SegmentSize() int64 {
 	switch {
 	case l.SegmentBytes > 0:
 		return l.SegmentBytes
+	case l.Keep == KeepNewest:
+		return NewestSegmentBytes
 	case l.MaxBytes > 0 && l.MaxBytes/4 < DefaultSegmentBytes:
 		return max(l.MaxBytes/4, MinSegmentBytes)
 	}
@@ -123,6 +148,13 @@ func (l *Log) SetDefaults() {
 	def(&l.Fsync, FsyncAlways)
 	def(&l.Storage, StorageDisk)
 	def(&l.OnFull, OnFullRefuse)
+	if l.Preset == PresetCache {
+		def(&l.Keep, KeepNewest)
+	}
+	def(&l.Keep, KeepAll)
+	if l.Keep == KeepNewest && l.MaxKeys == 0 {
+		l.MaxKeys = DefaultMaxKeys
+	}
 	if l.DedupWindow == 0 {
 		l.DedupWindow = DefaultDedupWindow
 	}
@@ -152,7 +184,7 @@ func (l *Log) Validate() []Problem {
 	ps.name("tenant", l.Tenant)
 	ps.name("namespace", l.Namespace)
 	ps.name("name", l.Name)
-	ps.oneOf("preset", l.Preset, PresetStream)
+	ps.oneOf("preset", l.Preset, PresetStream, PresetCache)
 	if l.Shards < 1 || l.Shards > MaxShards {
 		ps.add("shards", "%d is not between 1 and %d", l.Shards, MaxShards)
 	}
@@ -175,21 +207,62 @@ func (l *Log) Validate() []Problem {
 		ps.add("fsync_interval", "means nothing with fsync %q: leave it out, or use fsync %q", l.Fsync, FsyncInterval)
 	}
 	ps.oneOf("storage", l.Storage, StorageDisk, StorageMemory)
+	ps.oneOf("keep", l.Keep, KeepAll, KeepNewest)
 	ps.oneOf("on_full", l.OnFull, OnFullRefuse, OnFullDropOldest)
-	if l.Storage == StorageMemory && l.OnFull == OnFullDropOldest {
-		ps.add("on_full", "means nothing with storage %q, which is bounded and always drops its oldest: leave it out", l.Storage)
-	}
 	if l.DedupWindow < MinDedupWindow || l.DedupWindow > MaxDedupWindow {
 		ps.add("dedup_window", "%v is not between %v and %v", Duration(l.DedupWindow), Duration(MinDedupWindow), Duration(MaxDedupWindow))
 	}
-	l.validateRetention(&ps)
+	if l.Keep == KeepNewest {
+		l.validateNewest(&ps)
+	} else {
+		l.validateAll(&ps)
+	}
+	l.validateSegments(&ps)
 	return ps
 }
 
-func (l *Log) validateRetention(ps *problems) {
+// validateNewest refuses what would end a key otherwise than by its TTL or a delete.
+func (l *Log) validateNewest(ps *problems) {
+	if l.MaxKeys < 1 || l.MaxKeys > MaxMaxKeys {
+		ps.add("max_keys", "%d is not between 1 and %d", l.MaxKeys, MaxMaxKeys)
+	}
+	if l.TTL != 0 && (l.TTL < MinTTL || l.TTL > MaxTTL) {
+		ps.add("ttl", "%v is not between %v and %v; 0s means for good", Duration(l.TTL), Duration(MinTTL), Duration(MaxTTL))
+	}
+	const ends = "with keep %q a key ends by its TTL or when it is deleted, and the size is bounded by max_keys"
+	if l.MaxAge != 0 {
+		ps.add("max_age", "%v has to be 0s: "+ends+"; use ttl", Duration(l.MaxAge), l.Keep)
+	}
+	if l.MaxBytes != 0 {
+		ps.add("max_bytes", "%d has to be 0: "+ends, l.MaxBytes, l.Keep)
+	}
+	if l.OnFull == OnFullDropOldest {
+		ps.add("on_full", "%q would drop keys: "+ends+"; use on_full %q", l.OnFull, l.Keep, OnFullRefuse)
+	}
+	if l.Storage == StorageMemory {
+		ps.add("storage", "%q drops its oldest records, and with them keys: "+ends+"; use storage %q, where fsync %q waits for no disk",
+			l.Storage, l.Keep, StorageDisk, FsyncNever)
+	}
+}
+
+func (l *Log) validateAll(ps *problems) {
+	const nothing = "means nothing with keep %q: leave it out, or use keep %q"
+	known := l.Keep == KeepAll // else the problem is another one
+	if known && l.MaxKeys != 0 {
+		ps.add("max_keys", nothing, KeepAll, KeepNewest)
+	}
+	if known && l.TTL != 0 {
+		ps.add("ttl", nothing+"; a record may have a TTL of its own", KeepAll, KeepNewest)
+	}
+	if l.Storage == StorageMemory && l.OnFull == OnFullDropOldest {
+		ps.add("on_full", "means nothing with storage %q, which is bounded and always drops its oldest: leave it out", l.Storage)
+	}
 	if l.MaxAge != 0 && l.MaxAge < MinMaxAge {
 		ps.add("max_age", "%v is below the minimum of %v; 0 means no limit", l.MaxAge, MinMaxAge)
 	}
+}
+
+func (l *Log) validateSegments(ps *problems) {
 	if l.SegmentAge != 0 && l.SegmentAge < MinSegmentAge {
 		ps.add("segment_age", "%v is below the minimum of %v; 0 means the default", l.SegmentAge, MinSegmentAge)
 	}
@@ -202,7 +275,7 @@ func (l *Log) validateRetention(ps *problems) {
 	if segment != 0 {
 		least, what = segment, "one segment: at least segment_bytes,"
 	}
-	if l.MaxBytes != 0 && l.MaxBytes < least {
+	if l.Keep != KeepNewest && l.MaxBytes != 0 && l.MaxBytes < least {
 		ps.add("max_bytes", "%d is below %s %d; 0 means no limit", l.MaxBytes, what, least)
 	}
 }

@@ -17,10 +17,27 @@ func TestSpecDefaults(t *testing.T) {
 	}
 	want := Log{
 		Tenant: "default", Namespace: "default", Name: "orders", Preset: PresetStream, Shards: 1, Replicas: 1,
-		Ack: AckQuorum, MinAck: AckNone, Fsync: FsyncAlways, Storage: StorageDisk, OnFull: OnFullRefuse, DedupWindow: 2 * time.Minute,
+		Ack: AckQuorum, MinAck: AckNone, Fsync: FsyncAlways, Storage: StorageDisk, Keep: KeepAll, OnFull: OnFullRefuse, DedupWindow: 2 * time.Minute,
 	}
 	if l != want {
 		t.Fatalf("got %+v", l)
+	}
+	cache := CacheSpec{Name: "orders"}
+	if l, ps = cache.Log("default", "default"); len(ps) != 0 {
+		t.Fatal(ps)
+	}
+	want.Preset, want.Keep, want.MaxKeys = PresetCache, KeepNewest, 10_000_000
+	if l != want || l.SegmentSize() != 16<<20 {
+		t.Fatalf("got %+v with segments of %d", l, l.SegmentSize())
+	}
+	// The defaults of what is kept go with the setting, not with the preset.
+	cache.Keep = new(KeepAll)
+	if l, ps = cache.Log("t", "n"); len(ps) != 0 || l.MaxKeys != 0 || l.SegmentSize() != 256<<20 {
+		t.Fatalf("%+v %v", l, ps)
+	}
+	spec.Keep = new(KeepNewest)
+	if l, ps = spec.Log("t", "n"); len(ps) != 0 || l.MaxKeys != 10_000_000 || l.SegmentSize() != 16<<20 {
+		t.Fatalf("%+v %v", l, ps)
 	}
 	spec = StreamSpec{Name: "orders", Fsync: new(FsyncInterval)}
 	if l, ps = spec.Log("t", "n"); len(ps) != 0 || l.FsyncInterval != 100*time.Millisecond {
@@ -33,13 +50,14 @@ func TestEveryProblemIsNamedAtOnce(t *testing.T) {
 		Name: "../x", Shards: new(0), Replicas: new(3), Ack: new("none"), MinAck: new("all"), Fsync: new("sometimes"),
 		Storage: new("tape"), MaxAge: new(Duration(time.Millisecond)), MaxBytes: new(int64(-1)), SegmentBytes: new(int64(64)),
 		SegmentAge: new(Duration(time.Millisecond)), FsyncInterval: new(Duration(time.Second)), OnFull: new("panic"), DedupWindow: new(Duration(0)),
+		Keep: new("some"), MaxKeys: new(int64(7)), TTL: new(Duration(time.Hour)),
 	}
 	_, ps := spec.Log("T", "")
 	var got []string
 	for _, p := range ps {
 		got = append(got, p.Path)
 	}
-	want := "tenant namespace name shards replicas ack min_ack fsync fsync_interval storage on_full dedup_window max_age segment_age segment_bytes max_bytes"
+	want := "tenant namespace name shards replicas ack min_ack fsync fsync_interval storage keep on_full dedup_window max_age segment_age segment_bytes max_bytes"
 	if strings.Join(got, " ") != want {
 		t.Fatalf("got  %s\nwant %s", strings.Join(got, " "), want)
 	}
@@ -93,6 +111,81 @@ func TestTinySettingsNameTheMinimum(t *testing.T) {
 	}
 }
 
+// What a log of the newest records would lose keys by is refused, with what to do instead.
+func TestKeepNewestEndsKeysByTTLAndDeleteOnly(t *testing.T) {
+	for _, tc := range []struct {
+		change func(*CacheSpec)
+		path   string
+		say    string
+	}{
+		{func(s *CacheSpec) { s.MaxAge = new(Duration(time.Hour)) }, "max_age", "use ttl"},
+		{func(s *CacheSpec) { s.MaxAge = new(Duration(time.Millisecond)) }, "max_age", "use ttl"},
+		{func(s *CacheSpec) { s.MaxBytes = new(int64(1 << 30)) }, "max_bytes", "bounded by max_keys"},
+		{func(s *CacheSpec) { s.MaxBytes = new(int64(-1)) }, "max_bytes", "bounded by max_keys"},
+		{func(s *CacheSpec) { s.OnFull = new(OnFullDropOldest) }, "on_full", `use on_full "refuse"`},
+		{func(s *CacheSpec) { s.Storage = new(StorageMemory) }, "storage", `use storage "disk"`},
+		{func(s *CacheSpec) { s.MaxKeys = new(int64(0)) }, "max_keys", "between 1 and 1000000000"},
+		{func(s *CacheSpec) { s.MaxKeys = new(int64(-5)) }, "max_keys", "between 1 and 1000000000"},
+		{func(s *CacheSpec) { s.MaxKeys = new(int64(1_000_000_001)) }, "max_keys", "between 1 and 1000000000"},
+		{func(s *CacheSpec) { s.TTL = new(Duration(-1)) }, "ttl", "between 1ms and 3650d"},
+		{func(s *CacheSpec) { s.TTL = new(Duration(time.Microsecond)) }, "ttl", "between 1ms and 3650d"},
+		{func(s *CacheSpec) { s.TTL = new(Duration(3651 * day)) }, "ttl", "between 1ms and 3650d"},
+		{func(s *CacheSpec) { s.Keep = new("") }, "keep", "not one of"},
+		{func(s *CacheSpec) { s.Keep, s.MaxKeys = new(KeepAll), new(int64(5)) }, "max_keys", `use keep "newest"`},
+		{func(s *CacheSpec) { s.Keep, s.TTL = new(KeepAll), new(Duration(time.Hour)) }, "ttl", `use keep "newest"`},
+	} {
+		s := CacheSpec{Name: "x"}
+		tc.change(&s)
+		_, ps := s.Log("default", "default")
+		if len(ps) != 1 || ps[0].Path != tc.path || !strings.Contains(ps[0].Message, tc.say) {
+			t.Errorf("%+v: problems %v, want one of %s that says %q", s, ps, tc.path, tc.say)
+		}
+	}
+	for _, ok := range []CacheSpec{
+		{Name: "x", MaxKeys: new(int64(1)), TTL: new(Duration(time.Millisecond)), SegmentBytes: new(int64(4096))},
+		{Name: "x", MaxKeys: new(int64(1_000_000_000)), TTL: new(Duration(3650 * day)), MaxAge: new(Duration(0)), MaxBytes: new(int64(0))},
+		{Name: "x", Keep: new(KeepAll), MaxAge: new(Duration(time.Hour)), MaxBytes: new(int64(1 << 30)), OnFull: new(OnFullDropOldest)},
+		{Name: "x", Keep: new(KeepAll), Storage: new(StorageMemory)},
+	} {
+		if _, ps := ok.Log("default", "default"); len(ps) != 0 {
+			t.Errorf("%+v: %v", ok, ps)
+		}
+	}
+}
+
+// What is kept can become less. It cannot become more: what is gone does not come back.
+func TestKeepChangesOneWay(t *testing.T) {
+	all, _ := (&StreamSpec{Name: "x", MaxAge: new(Duration(day)), MaxBytes: new(int64(1 << 30))}).Log("t", "n")
+	l := all
+	if ps := (&LogPatch{Keep: new(KeepNewest)}).Apply(&l); len(ps) != 2 || ps[0].Path != "max_age" || ps[1].Path != "max_bytes" {
+		t.Errorf("beside limits of age and size: %v", ps)
+	}
+	l = all
+	patch := LogPatch{Keep: new(KeepNewest), MaxAge: new(Duration(0)), MaxBytes: new(int64(0)), TTL: new(Duration(time.Hour))}
+	if ps := patch.Apply(&l); len(ps) != 0 || l.Keep != KeepNewest || l.MaxKeys != DefaultMaxKeys || l.TTL != time.Hour {
+		t.Fatalf("%+v, %v", l, ps)
+	}
+	newest := l
+	if ps := (&LogPatch{Keep: new(KeepNewest), MaxKeys: new(int64(5))}).Apply(&l); len(ps) != 0 || l.MaxKeys != 5 {
+		t.Errorf("a bound below what there is concerns new keys: %+v, %v", l, ps)
+	}
+	for _, to := range []string{KeepAll, "some"} {
+		l = newest
+		ps := (&LogPatch{Keep: &to}).Apply(&l)
+		if len(ps) != 1 || ps[0].Path != "keep" || !strings.Contains(ps[0].Message, "create a new stream") {
+			t.Errorf("to %q: %v", to, ps)
+		}
+	}
+	l = all
+	if ps := (&LogPatch{Keep: new("some")}).Apply(&l); len(ps) != 1 || !strings.Contains(ps[0].Message, "not one of") {
+		t.Errorf("to nothing that there is: %v", ps)
+	}
+	cache, _ := (&CacheSpec{Name: "x"}).Log("t", "n")
+	if ps := (&LogPatch{Shards: new(2)}).Apply(&cache); len(ps) != 1 || !strings.Contains(ps[0].Message, "create a new cache") {
+		t.Errorf("shards of a cache: %v", ps)
+	}
+}
+
 func TestSegmentSizeLeavesRetentionSomethingToRemove(t *testing.T) {
 	for _, tc := range []struct{ segment, max, want int64 }{
 		{0, 0, 256 << 20}, {0, 10 << 30, 256 << 20}, {0, 1 << 20, 256 << 10}, {4096, 4096, 4096}, {1 << 30, 2 << 30, 1 << 30},
@@ -111,10 +204,10 @@ func TestPatchChangesOnlyWhatItNames(t *testing.T) {
 		t.Fatal(ps)
 	}
 	before := l
-	if ps := (&StreamPatch{}).Apply(&l); len(ps) != 0 || l != before {
+	if ps := (&LogPatch{}).Apply(&l); len(ps) != 0 || l != before {
 		t.Fatalf("an empty patch changed %+v to %+v: %v", before, l, ps)
 	}
-	patch := StreamPatch{MaxAge: new(Duration(time.Hour)), Shards: new(4)}
+	patch := LogPatch{MaxAge: new(Duration(time.Hour)), Shards: new(4)}
 	if ps := patch.Apply(&l); len(ps) != 0 {
 		t.Fatal(ps)
 	}
@@ -122,11 +215,11 @@ func TestPatchChangesOnlyWhatItNames(t *testing.T) {
 	if l != before {
 		t.Fatalf("got %+v, want %+v", l, before)
 	}
-	patch = StreamPatch{Fsync: new(FsyncAlways)}
+	patch = LogPatch{Fsync: new(FsyncAlways)}
 	if ps := patch.Apply(&l); len(ps) != 0 || l.FsyncInterval != 0 {
 		t.Fatalf("leaving interval keeps %v: %v", l.FsyncInterval, ps)
 	}
-	patch = StreamPatch{Fsync: new(FsyncInterval)}
+	patch = LogPatch{Fsync: new(FsyncInterval)}
 	if ps := patch.Apply(&l); len(ps) != 0 || l.FsyncInterval != DefaultFsyncInterval {
 		t.Fatalf("back to interval with %v: %v", l.FsyncInterval, ps)
 	}
@@ -136,14 +229,14 @@ func TestPatchChangesOnlyWhatItNames(t *testing.T) {
 func TestPatchRefusesWhatCannotChange(t *testing.T) {
 	spec := StreamSpec{Name: "x", Shards: new(4)}
 	for _, tc := range []struct {
-		patch StreamPatch
+		patch LogPatch
 		say   string
 	}{
-		{StreamPatch{Shards: new(8)}, "keys would move"},
-		{StreamPatch{Shards: new(2)}, "keys would move"},
-		{StreamPatch{Storage: new(StorageMemory)}, "create a new stream"},
-		{StreamPatch{Replicas: new(2)}, "use replicas 1"},
-		{StreamPatch{SegmentBytes: new(int64(1))}, "4096"},
+		{LogPatch{Shards: new(8)}, "keys would move"},
+		{LogPatch{Shards: new(2)}, "keys would move"},
+		{LogPatch{Storage: new(StorageMemory)}, "create a new stream"},
+		{LogPatch{Replicas: new(2)}, "use replicas 1"},
+		{LogPatch{SegmentBytes: new(int64(1))}, "4096"},
 	} {
 		l, _ := spec.Log("t", "n")
 		ps := tc.patch.Apply(&l)
@@ -249,6 +342,16 @@ func TestStreamDocument(t *testing.T) {
 	}
 	if strings.Contains(string(b), "fsync_interval") {
 		t.Errorf("%s has an interval that means nothing", b)
+	}
+	if part := `"keep":"all"`; !strings.Contains(string(b), part) || strings.Contains(string(b), "max_keys") || strings.Contains(string(b), "ttl") {
+		t.Errorf("%s lacks %s, or has what means nothing with it", b, part)
+	}
+	l, _ = (&CacheSpec{Name: "x", TTL: new(Duration(time.Hour))}).Log("t", "n")
+	b, err = json.Marshal(NewCache(&l))
+	for _, part := range []string{`"keep":"newest"`, `"max_keys":10000000`, `"ttl":"1h"`} {
+		if err != nil || !strings.Contains(string(b), part) {
+			t.Errorf("%s lacks %s", b, part)
+		}
 	}
 	if ETag(7) != `"7"` {
 		t.Error(ETag(7))

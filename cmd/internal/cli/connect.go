@@ -70,14 +70,16 @@ func (a *app) connectTo(ctx context.Context, stream string, options ...client.Op
 }
 
 // aboutStream says which stream an error is about, and that one that is not there can be made.
-func aboutStream(err error, name string) error {
-	f := &exit.Error{Err: fmt.Errorf("stream %s: %w", name, err)}
+func aboutStream(err error, name string) error { return aboutPreset(control.PresetStream, err, name) }
+
+func aboutPreset(preset string, err error, name string) *exit.Error {
+	f := &exit.Error{Err: fmt.Errorf("%s %s: %w", preset, name, err)}
 	if errors.Is(err, code.NotFound) {
-		f.Do = createFirst(name)
+		f.Do = createFirst(preset, name)
 	}
 	return f
 }
 
-func createFirst(name string) string {
-	return "check the name with `margay stream list`, or make it: `margay stream create " + name + "`"
+func createFirst(preset, name string) string {
+	return "check the name with `margay " + preset + " list`, or make it: `margay " + preset + " create " + name + "`"
 }

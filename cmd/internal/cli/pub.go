@@ -347,7 +347,7 @@ func linesFailure(err error, name string) error {
 		f.Do = "send the lines after these to go on"
 	}
 	if errors.Is(err, code.NotFound) {
-		f.Do = createFirst(name)
+		f.Do = createFirst(control.PresetStream, name)
 	}
 	if len(stopped.Fates.Unknown) > 0 {
 		f.Do = "look for the unknown lines with `margay sub STREAM --from earliest --end` before you send them again"

@@ -8,12 +8,13 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"margay.dev/wire/code"
 	"margay.dev/wire/control"
 )
 
-// planeStub answers as the control plane does, for one stream, and keeps the bodies it was sent.
+// planeStub answers as the control plane does, for one stream and one cache, and keeps the bodies it was sent.
 type planeStub struct {
 	bodies  []string
 	problem *code.Error
@@ -39,6 +40,10 @@ func (p *planeStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodDelete:
 		w.WriteHeader(http.StatusNoContent)
+	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/caches"):
+		_ = json.NewEncoder(w).Encode(control.CacheList{Items: []control.Cache{control.NewCache(sessions())}})
+	case strings.Contains(r.URL.Path, "/caches"):
+		_ = json.NewEncoder(w).Encode(control.NewCache(sessions()))
 	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/streams"):
 		list := control.StreamList{Items: []control.Stream{one}}
 		if r.URL.Query().Get("cursor") == "" {
@@ -48,6 +53,12 @@ func (p *planeStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		_ = json.NewEncoder(w).Encode(one)
 	}
+}
+
+func sessions() *control.Log {
+	l := &control.Log{Name: "sessions", Preset: control.PresetCache, TTL: 30 * time.Minute}
+	l.SetDefaults()
+	return l
 }
 
 func readAll(r *http.Request) string {
@@ -72,6 +83,8 @@ func TestStreamCommands(t *testing.T) {
 		{"create orders --shards 4 --max-age 7d -o raw", "POST " + path + ` {"max_age":"7d","name":"orders","shards":4}`, "orders\n"},
 		{"add orders --max-bytes 10GiB -o raw", "POST " + path + ` {"max_bytes":10737418240,"name":"orders"}`, "orders\n"},
 		{"create orders --shards 0 -o raw", "POST " + path + ` {"name":"orders","shards":0}`, "orders\n"}, // said, so sent
+		{"create orders --keep newest --max-keys 5 --ttl 1d -o raw", "POST " + path + ` {"keep":"newest","max_keys":5,"name":"orders","ttl":"1d"}`, "orders\n"},
+		{"update orders --keep newest --max-age 0s -o raw", "PATCH " + path + `/orders {"keep":"newest","max_age":"0s"}`, "orders\n"},
 		{"list -o raw", "GET " + path + " ", "orders\norders\n"},
 		{"ls shop -o raw", "GET /v1/tenants/default/namespaces/shop/streams ", "orders\norders\n"},
 		{"ls acme/shop -o raw", "GET /v1/tenants/acme/namespaces/shop/streams ", "orders\norders\n"},

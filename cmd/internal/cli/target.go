@@ -195,13 +195,13 @@ func (a *app) rest(t *target) (*control.Client, error) {
 	return c, nil
 }
 
-// withStream runs what needs the REST API and one stream's name.
-func (a *app) withStream(name string, do func(c *control.Client, tenant, namespace, stream string) error) error {
+// withLog runs what needs the REST API and one log's name.
+func (a *app) withLog(name string, do func(c *control.Client, tenant, namespace, log string) error) error {
 	t, err := a.target()
 	if err != nil {
 		return err
 	}
-	tenant, namespace, stream, err := t.fullName(name)
+	tenant, namespace, log, err := t.fullName(name)
 	if err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func (a *app) withStream(name string, do func(c *control.Client, tenant, namespa
 		return err
 	}
 	defer c.Close()
-	return reached(do(c, tenant, namespace, stream), t.HTTP)
+	return reached(do(c, tenant, namespace, log), t.HTTP)
 }
 
 // reached gives the failure to connect its remedy.

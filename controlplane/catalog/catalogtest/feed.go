@@ -245,7 +245,7 @@ func testSurvivesReopen(t *testing.T, o Opened) {
 	if err := errors.Join(
 		s.Bind(t.Context(), "lab"),
 		s.SetNode(t.Context(), control.Node{ID: "n1", Address: "h:1"}),
-		s.Delete(t.Context(), name(gone), 0),
+		s.Delete(t.Context(), name(gone), 0, nil),
 		s.AddSigningKey(t.Context(), catalog.SigningKey{ID: "k1", Seed: make([]byte, ed25519.SeedSize)}),
 		s.AddAPIKey(t.Context(), catalog.APIKey{ID: "i1", Name: "owner", Hash: []byte{1}}, false),
 	); err != nil {
@@ -277,7 +277,7 @@ func testCancelled(t *testing.T, o Opened) {
 	_, err2 := s.Update(ctx, name(l), 0, func(l *control.Log) error { l.MaxBytes++; return nil })
 	_, err3 := s.Lead(ctx, "n1", []control.ShardRef{{Log: l.ID}})
 	_, err4 := s.Snapshot(ctx)
-	for _, err := range []error{err1, err2, err3, err4, s.Delete(ctx, name(l), 0), s.Bind(ctx, "x")} {
+	for _, err := range []error{err1, err2, err3, err4, s.Delete(ctx, name(l), 0, nil), s.Bind(ctx, "x")} {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled: %v", err)
 		}

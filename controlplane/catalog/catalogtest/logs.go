@@ -25,10 +25,20 @@ func testCreate(t *testing.T, o Opened) {
 	if read, err := s.Log(t.Context(), name(l)); err != nil || read != want {
 		t.Fatalf("read %+v, %v", read, err)
 	}
+	cache := newCache("sessions")
+	made := mustCreate(t, s, cache)
+	cache.Version = made.Version
+	if read, err := s.Log(t.Context(), name(cache)); err != nil || made != cache || read != cache {
+		t.Fatalf("created %+v, read %+v, %v", made, read, err)
+	}
+	before++
 	other := newLog("default", "orders", 1)
 	have, err := s.Create(t.Context(), other, "n1")
 	if !errors.Is(err, catalog.ErrExists) || have != want {
 		t.Fatalf("second create: %+v, %v", have, err)
+	}
+	if have, err := s.Create(t.Context(), newCache("orders"), "n1"); !errors.Is(err, catalog.ErrExists) || have != want {
+		t.Fatalf("a cache of the name: %+v, %v", have, err)
 	}
 	if v := mustSnapshot(t, s).Version; v != before+1 {
 		t.Fatalf("a refused create moved the version to %d", v)
@@ -111,7 +121,7 @@ func testList(t *testing.T, o Opened) {
 		t.Fatalf("listed %s, want %s", got, want)
 	}
 	// A cursor whose log is gone goes on after where it was.
-	if err := s.Delete(t.Context(), catalog.Name{Tenant: "default", Namespace: "default", Name: "ab"}, 0); err != nil {
+	if err := s.Delete(t.Context(), catalog.Name{Tenant: "default", Namespace: "default", Name: "ab"}, 0, nil); err != nil {
 		t.Fatal(err)
 	}
 	page, err := s.List(t.Context(), "default", "default", "ab", 1)
@@ -200,13 +210,22 @@ func testDeleteAndRecreate(t *testing.T, o Opened) {
 	if _, err := s.Lead(t.Context(), "n1", []control.ShardRef{{Log: old.ID}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Delete(t.Context(), name(old), old.Version+100); !errors.Is(err, catalog.ErrVersion) {
+	if err := s.Delete(t.Context(), name(old), old.Version+100, nil); !errors.Is(err, catalog.ErrVersion) {
 		t.Fatalf("a delete at another version: %v", err)
 	}
-	if err := s.Delete(t.Context(), name(old), old.Version); err != nil {
+	refusal := errors.New("no")
+	if err := s.Delete(t.Context(), name(old), 0, func(l *control.Log) error {
+		if *l != old {
+			t.Errorf("asked about %+v, want %+v", *l, old)
+		}
+		return refusal
+	}); !errors.Is(err, refusal) {
+		t.Fatalf("a delete that was not allowed: %v", err)
+	}
+	if err := s.Delete(t.Context(), name(old), old.Version, func(*control.Log) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Delete(t.Context(), name(old), 0); !errors.Is(err, catalog.ErrNotFound) {
+	if err := s.Delete(t.Context(), name(old), 0, nil); !errors.Is(err, catalog.ErrNotFound) {
 		t.Fatalf("deleted twice: %v", err)
 	}
 	if _, err := s.Log(t.Context(), name(old)); !errors.Is(err, catalog.ErrNotFound) {
@@ -237,7 +256,7 @@ func testDeleteAndRecreate(t *testing.T, o Opened) {
 func testForget(t *testing.T, o Opened) {
 	s := o.Store
 	gone, kept := mustCreate(t, s, newLog("default", "gone", 1)), mustCreate(t, s, newLog("default", "kept", 1))
-	if err := s.Delete(t.Context(), name(gone), 0); err != nil {
+	if err := s.Delete(t.Context(), name(gone), 0, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Forget(t.Context(), gone.ID, kept.ID, newLog("x", "x", 1).ID); err != nil {
@@ -259,7 +278,7 @@ func testForget(t *testing.T, o Opened) {
 func testTenants(t *testing.T, o Opened) {
 	s := o.Store
 	a, b := mustCreate(t, s, newLog("t1", "orders", 1)), mustCreate(t, s, newLog("t2", "orders", 2))
-	if err := s.Delete(t.Context(), name(a), 0); err != nil {
+	if err := s.Delete(t.Context(), name(a), 0, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := s.Log(t.Context(), name(b)); err != nil || got != b {

@@ -68,6 +68,16 @@ func newLog(tenant, name string, shards int) control.Log {
 	return l
 }
 
+// newCache is a valid cache, with a value of its own in every setting that newLog leaves at its zero.
+func newCache(name string) control.Log {
+	l := control.Log{
+		ID: batch.NewLogID(), Name: name, Preset: control.PresetCache, MaxKeys: 5000, TTL: 30 * time.Minute,
+		CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC),
+	}
+	l.SetDefaults()
+	return l
+}
+
 func name(l control.Log) catalog.Name { return catalog.NameOf(&l) }
 
 func mustCreate(t *testing.T, s catalog.Store, l control.Log) control.Log {

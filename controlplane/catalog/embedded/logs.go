@@ -132,7 +132,7 @@ func (s *Store) Update(ctx context.Context, n catalog.Name, version uint64, chan
 }
 
 // Delete implements catalog.Logs.
-func (s *Store) Delete(ctx context.Context, n catalog.Name, version uint64) error {
+func (s *Store) Delete(ctx context.Context, n catalog.Name, version uint64, allow func(*control.Log) error) error {
 	err := s.update(ctx, func(tx *bolt.Tx, next uint64) error {
 		l, err := logByName(tx, n)
 		if err != nil {
@@ -140,6 +140,11 @@ func (s *Store) Delete(ctx context.Context, n catalog.Name, version uint64) erro
 		}
 		if version != 0 && l.Version != version {
 			return fmt.Errorf("%w: it is at version %d, not %d", catalog.ErrVersion, l.Version, version)
+		}
+		if allow != nil {
+			if err := allow(&l); err != nil {
+				return err
+			}
 		}
 		l.Version, l.Deleted = next, true
 		if err := putLog(tx, &l); err != nil {

@@ -31,6 +31,9 @@ type logRow struct {
 	Fsync           string `json:"fsync"`
 	FsyncIntervalUS int64  `json:"fsync_interval_us,omitempty"`
 	Storage         string `json:"storage"`
+	Keep            string `json:"keep,omitempty"` // not there in a row that was made before the setting: all
+	MaxKeys         int64  `json:"max_keys,omitempty"`
+	TTLUS           int64  `json:"ttl_us,omitempty"`
 	MaxAgeUS        int64  `json:"max_age_us,omitempty"`
 	MaxBytes        int64  `json:"max_bytes,omitempty"`
 	OnFull          string `json:"on_full,omitempty"` // not there in a row that was made before the setting: refuse
@@ -46,6 +49,7 @@ func encodeLog(l *control.Log) ([]byte, error) {
 		Tenant: l.Tenant, Namespace: l.Namespace, Name: l.Name, Preset: l.Preset,
 		Shards: l.Shards, Replicas: l.Replicas, Ack: l.Ack, MinAck: l.MinAck,
 		Fsync: l.Fsync, FsyncIntervalUS: l.FsyncInterval.Microseconds(), Storage: l.Storage,
+		Keep: l.Keep, MaxKeys: l.MaxKeys, TTLUS: l.TTL.Microseconds(),
 		MaxAgeUS: l.MaxAge.Microseconds(), MaxBytes: l.MaxBytes, OnFull: l.OnFull, DedupWindowUS: l.DedupWindow.Microseconds(),
 		SegmentBytes: l.SegmentBytes, SegmentAgeUS: l.SegmentAge.Microseconds(),
 		CreatedUS: l.CreatedAt.UnixMicro(), Deleted: l.Deleted,
@@ -69,6 +73,7 @@ func decodeLog(id batch.LogID, v []byte) (control.Log, error) {
 		ID: id, Tenant: r.Tenant, Namespace: r.Namespace, Name: r.Name, Preset: r.Preset,
 		Shards: r.Shards, Replicas: r.Replicas, Ack: r.Ack, MinAck: r.MinAck,
 		Fsync: r.Fsync, FsyncInterval: us(r.FsyncIntervalUS), Storage: r.Storage,
+		Keep: cmp.Or(r.Keep, control.KeepAll), MaxKeys: r.MaxKeys, TTL: us(r.TTLUS),
 		MaxAge: us(r.MaxAgeUS), MaxBytes: r.MaxBytes, OnFull: cmp.Or(r.OnFull, control.OnFullRefuse),
 		DedupWindow:  us(cmp.Or(r.DedupWindowUS, control.DefaultDedupWindow.Microseconds())),
 		SegmentBytes: r.SegmentBytes, SegmentAge: us(r.SegmentAgeUS),

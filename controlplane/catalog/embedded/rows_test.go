@@ -15,7 +15,7 @@ func TestRowsOfBeforeASetting(t *testing.T) {
 	row := append(binary.BigEndian.AppendUint64(nil, 7), `{"tenant":"t","namespace":"n","name":"s","preset":"stream","shards":2,"replicas":1,
 		"ack":"quorum","min_ack":"none","fsync":"always","storage":"disk","created_us":1}`...)
 	l, err := decodeLog(batch.NewLogID(), row)
-	if err != nil || l.OnFull != control.OnFullRefuse || l.Version != 7 {
+	if err != nil || l.OnFull != control.OnFullRefuse || l.Keep != control.KeepAll || l.Version != 7 {
 		t.Fatalf("%+v, %v", l, err)
 	}
 	if ps := l.Validate(); len(ps) > 0 {

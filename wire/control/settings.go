@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// StreamSpec is the body that creates a stream. What is left out gets its default.
-type StreamSpec struct {
+// LogSpec is the body that creates a log of any preset. What is left out gets the default of the preset.
+type LogSpec struct {
 	Name          string    `json:"name" doc:"Name within the namespace: [a-z0-9][a-z0-9._-]{0,63}" example:"orders"`
 	Shards        *int      `json:"shards,omitempty" doc:"1 to 1024; cannot change later. Default 1"`
 	Replicas      *int      `json:"replicas,omitempty" doc:"Copies of each shard; this version has one. Default 1"`
@@ -16,20 +16,24 @@ type StreamSpec struct {
 	MinAck        *string   `json:"min_ack,omitempty" doc:"The least a publish may ask for: none, leader or quorum. Default none"`
 	Fsync         *string   `json:"fsync,omitempty" doc:"When an append is flushed: always, interval or never. Default always"`
 	FsyncInterval *Duration `json:"fsync_interval,omitempty" doc:"With fsync interval: 1ms to 1m. Default 100ms" example:"100ms"`
-	Storage       *string   `json:"storage,omitempty" doc:"disk or memory. Default disk"`
-	MaxAge        *Duration `json:"max_age,omitempty" doc:"Records older than this are removed, by whole segments; at least 1s. Default 0s: no limit" example:"7d"`
-	MaxBytes      *int64    `json:"max_bytes,omitempty" doc:"Bytes kept per shard; at least segment_bytes, and 1 MiB where that is not set. Default 0: no limit"`
-	OnFull        *string   `json:"on_full,omitempty" doc:"When the disk is full: refuse, or drop-oldest to give up the oldest segments. Default refuse"`
+	Storage       *string   `json:"storage,omitempty" doc:"disk or memory; keep newest needs disk. Default disk"`
+	Keep          *string   `json:"keep,omitempty" doc:"all records, until max_age or max_bytes; or the newest of each key, for as long as the key lives. Default all for a stream, newest for a cache"`
+	MaxKeys       *int64    `json:"max_keys,omitempty" doc:"With keep newest: keys per shard, beyond which new ones are refused; 1 to 1000000000. Default 10000000"`
+	TTL           *Duration `json:"ttl,omitempty" doc:"With keep newest: how long a record lives that is put without a TTL of its own; 1ms to 3650d. Default 0s: for good" example:"30m"`
+	MaxAge        *Duration `json:"max_age,omitempty" doc:"Records older than this are removed, by whole segments; at least 1s; only with keep all. Default 0s: no limit" example:"7d"`
+	MaxBytes      *int64    `json:"max_bytes,omitempty" doc:"Bytes kept per shard; at least segment_bytes, and 1 MiB where that is not set; only with keep all. Default 0: no limit"`
+	OnFull        *string   `json:"on_full,omitempty" doc:"When the disk is full: refuse, or, with keep all, drop-oldest to give up the oldest segments. Default refuse"`
 	DedupWindow   *Duration `json:"dedup_window,omitempty" doc:"How long a dedup id counts, from its first record on: 1s to 1d. Default 2m"`
-	SegmentBytes  *int64    `json:"segment_bytes,omitempty" doc:"Size at which a segment is closed: 4 KiB to 4 GiB. Default 0: 256 MiB, or a quarter of a smaller max_bytes"`
+	SegmentBytes  *int64    `json:"segment_bytes,omitempty" doc:"Size at which a segment is closed: 4 KiB to 4 GiB. Default 0: 256 MiB, or a quarter of a smaller max_bytes; 16 MiB with keep newest"`
 	SegmentAge    *Duration `json:"segment_age,omitempty" doc:"Age at which a segment is closed; at least 1s. Default 0s: the broker's default"`
 }
 
-// Log is the log that the spec asks for in a namespace, with defaults where it says nothing, and everything that is
-// wrong with it. A value that is there is kept as it is: shards 0 is a mistake, not the default.
-func (s *StreamSpec) Log(tenant, namespace string) (Log, []Problem) {
-	l := Log{Tenant: tenant, Namespace: namespace, Name: s.Name, Preset: PresetStream}
-	set(&l.Fsync, s.Fsync) // before the defaults: that of the interval depends on it
+// Log is the log of a preset that the spec asks for in a namespace, with defaults where it says nothing, and everything
+// that is wrong with it. A value that is there is kept as it is: shards 0 is a mistake, not the default.
+func (s *LogSpec) Log(preset, tenant, namespace string) (Log, []Problem) {
+	l := Log{Tenant: tenant, Namespace: namespace, Name: s.Name, Preset: preset}
+	set(&l.Fsync, s.Fsync) // before the defaults: some depend on these two
+	set(&l.Keep, s.Keep)
 	l.SetDefaults()
 	set(&l.Tenant, &tenant)
 	set(&l.Namespace, &namespace)
@@ -39,19 +43,22 @@ func (s *StreamSpec) Log(tenant, namespace string) (Log, []Problem) {
 	set(&l.Ack, s.Ack)
 	set(&l.MinAck, s.MinAck)
 	set(&l.Storage, s.Storage)
+	set(&l.Keep, s.Keep)
+	set(&l.MaxKeys, s.MaxKeys)
 	set(&l.OnFull, s.OnFull)
 	set(&l.MaxBytes, s.MaxBytes)
 	set(&l.SegmentBytes, s.SegmentBytes)
 	setDuration(&l.FsyncInterval, s.FsyncInterval)
+	setDuration(&l.TTL, s.TTL)
 	setDuration(&l.MaxAge, s.MaxAge)
 	setDuration(&l.DedupWindow, s.DedupWindow)
 	setDuration(&l.SegmentAge, s.SegmentAge)
 	return l, l.Validate()
 }
 
-// StreamPatch is the body that changes a stream: only what it names. Shards, replicas and storage are here to be refused
+// LogPatch is the body that changes a log: only what it names. Shards, replicas and storage are here to be refused
 // with the reason, unless they name what is.
-type StreamPatch struct {
+type LogPatch struct {
 	Shards        *int      `json:"shards,omitempty" doc:"Cannot change"`
 	Replicas      *int      `json:"replicas,omitempty" doc:"Cannot change in this version"`
 	Storage       *string   `json:"storage,omitempty" doc:"Cannot change"`
@@ -59,26 +66,31 @@ type StreamPatch struct {
 	MinAck        *string   `json:"min_ack,omitempty" doc:"none, leader or quorum"`
 	Fsync         *string   `json:"fsync,omitempty" doc:"always, interval or never"`
 	FsyncInterval *Duration `json:"fsync_interval,omitempty" doc:"With fsync interval: 1ms to 1m" example:"100ms"`
-	MaxAge        *Duration `json:"max_age,omitempty" doc:"0s: no limit" example:"7d"`
-	MaxBytes      *int64    `json:"max_bytes,omitempty" doc:"0: no limit"`
-	OnFull        *string   `json:"on_full,omitempty" doc:"refuse or drop-oldest"`
+	Keep          *string   `json:"keep,omitempty" doc:"From all to newest, with max_age and max_bytes at 0: what is not the newest of its key then goes. There is no way back"`
+	MaxKeys       *int64    `json:"max_keys,omitempty" doc:"With keep newest: 1 to 1000000000; keys that are there stay when there are more"`
+	TTL           *Duration `json:"ttl,omitempty" doc:"With keep newest: 1ms to 3650d, 0s: for good; concerns records put from now on" example:"30m"`
+	MaxAge        *Duration `json:"max_age,omitempty" doc:"0s: no limit; only with keep all" example:"7d"`
+	MaxBytes      *int64    `json:"max_bytes,omitempty" doc:"0: no limit; only with keep all"`
+	OnFull        *string   `json:"on_full,omitempty" doc:"refuse, or with keep all drop-oldest"`
 	DedupWindow   *Duration `json:"dedup_window,omitempty" doc:"1s to 1d; ids that an earlier, shorter window has let go do not come back"`
 	SegmentBytes  *int64    `json:"segment_bytes,omitempty" doc:"0: the default; concerns segments opened from now on"`
 	SegmentAge    *Duration `json:"segment_age,omitempty" doc:"0s: the default"`
 }
 
 // Apply changes the log and lists everything that is wrong with the result.
-func (p *StreamPatch) Apply(l *Log) []Problem {
+func (p *LogPatch) Apply(l *Log) []Problem {
 	var fixed problems
 	if p.Shards != nil && *p.Shards != l.Shards {
-		fixed.add("shards", "cannot change from %d to %d: keys would move to other shards and lose their order; create a new stream", l.Shards, *p.Shards)
+		fixed.add("shards", "cannot change from %d to %d: keys would move to other shards and lose their order; create a new %s", l.Shards, *p.Shards, l.Preset)
 	}
 	if p.Storage != nil && *p.Storage != l.Storage {
-		fixed.add("storage", "cannot change from %q to %q: create a new stream", l.Storage, *p.Storage)
+		fixed.add("storage", "cannot change from %q to %q: create a new %s", l.Storage, *p.Storage, l.Preset)
 	}
+	p.applyKeep(l, &fixed)
 	set(&l.Replicas, p.Replicas)
 	set(&l.Ack, p.Ack)
 	set(&l.MinAck, p.MinAck)
+	set(&l.MaxKeys, p.MaxKeys)
 	set(&l.OnFull, p.OnFull)
 	set(&l.MaxBytes, p.MaxBytes)
 	set(&l.SegmentBytes, p.SegmentBytes)
@@ -89,10 +101,29 @@ func (p *StreamPatch) Apply(l *Log) []Problem {
 		}
 	}
 	setDuration(&l.FsyncInterval, p.FsyncInterval)
+	setDuration(&l.TTL, p.TTL)
 	setDuration(&l.MaxAge, p.MaxAge)
 	setDuration(&l.DedupWindow, p.DedupWindow)
 	setDuration(&l.SegmentAge, p.SegmentAge)
 	return append(fixed, l.Validate()...)
+}
+
+// applyKeep changes what is kept, in the one direction in which every reader is told what it is about to miss: the log
+// of everything holds what the index of the newest is made from, and what goes later, goes as by retention. The other way
+// round there is no such log: what was replaced is gone, and what was carried past a dropped segment lies at no offset, so
+// that a reader from the earliest offset on would take the rest for all there ever was.
+func (p *LogPatch) applyKeep(l *Log, fixed *problems) {
+	if p.Keep == nil || *p.Keep == l.Keep {
+		return
+	}
+	if l.Keep == KeepNewest {
+		fixed.add("keep", "cannot change from %q to %.100q: records that were replaced are gone, and a reader of all would not learn of those that were carried over; create a new %s",
+			l.Keep, *p.Keep, l.Preset)
+		return
+	}
+	if l.Keep = *p.Keep; l.Keep == KeepNewest {
+		l.MaxKeys = DefaultMaxKeys
+	}
 }
 
 func set[T any](dst, v *T) {
@@ -107,9 +138,9 @@ func setDuration(dst *time.Duration, v *Duration) {
 	}
 }
 
-// Stream is a stream as the API shows it.
-type Stream struct {
-	ID            string    `json:"id" doc:"Random, never used again; tells a stream from a later one of the same name"`
+// LogDocument is a log as the API shows it.
+type LogDocument struct {
+	ID            string    `json:"id" doc:"Random, never used again; tells a log from a later one of the same name"`
 	Tenant        string    `json:"tenant"`
 	Namespace     string    `json:"namespace"`
 	Name          string    `json:"name"`
@@ -120,6 +151,9 @@ type Stream struct {
 	Fsync         string    `json:"fsync"`
 	FsyncInterval *Duration `json:"fsync_interval,omitempty" doc:"Only with fsync interval"`
 	Storage       string    `json:"storage"`
+	Keep          string    `json:"keep" doc:"all records, or the newest of each key"`
+	MaxKeys       int64     `json:"max_keys,omitempty" doc:"Per shard; only with keep newest"`
+	TTL           Duration  `json:"ttl,omitempty" doc:"Of records put without one; only with keep newest, and not there where they live for good"`
 	MaxAge        Duration  `json:"max_age" doc:"0s: no limit"`
 	MaxBytes      int64     `json:"max_bytes" doc:"Per shard; 0: no limit"`
 	OnFull        string    `json:"on_full" doc:"When the disk is full"`
@@ -130,12 +164,12 @@ type Stream struct {
 	Version       uint64    `json:"version" doc:"Changes with every change; the ETag quotes it"`
 }
 
-// NewStream shows a log as a stream.
-func NewStream(l *Log) Stream {
-	s := Stream{
+// NewLogDocument shows a log.
+func NewLogDocument(l *Log) LogDocument {
+	s := LogDocument{
 		ID: l.ID.String(), Tenant: l.Tenant, Namespace: l.Namespace, Name: l.Name,
 		Shards: l.Shards, Replicas: l.Replicas, Ack: l.Ack, MinAck: l.MinAck,
-		Fsync: l.Fsync, Storage: l.Storage,
+		Fsync: l.Fsync, Storage: l.Storage, Keep: l.Keep, MaxKeys: l.MaxKeys, TTL: Duration(l.TTL),
 		MaxAge: Duration(l.MaxAge), MaxBytes: l.MaxBytes, OnFull: l.OnFull, DedupWindow: Duration(l.DedupWindow),
 		SegmentBytes: l.SegmentBytes, SegmentAge: Duration(l.SegmentAge),
 		CreatedAt: l.CreatedAt.UTC(), Version: l.Version,
@@ -145,12 +179,6 @@ func NewStream(l *Log) Stream {
 		s.FsyncInterval = &d
 	}
 	return s
-}
-
-// StreamList is one page of a listing, in order of name.
-type StreamList struct {
-	Items []Stream `json:"items"`
-	Next  string   `json:"next,omitempty" doc:"Cursor of the next page; absent on the last"`
 }
 
 // SettingsDiffer lists the settings in which two logs of one name differ, as "field: is X, asked Y".
@@ -169,6 +197,9 @@ func SettingsDiffer(have, want *Log) []Problem {
 	diff("fsync", have.Fsync, want.Fsync)
 	diff("fsync_interval", Duration(have.FsyncInterval), Duration(want.FsyncInterval))
 	diff("storage", have.Storage, want.Storage)
+	diff("keep", have.Keep, want.Keep)
+	diff("max_keys", have.MaxKeys, want.MaxKeys)
+	diff("ttl", Duration(have.TTL), Duration(want.TTL))
 	diff("max_age", Duration(have.MaxAge), Duration(want.MaxAge))
 	diff("max_bytes", have.MaxBytes, want.MaxBytes)
 	diff("on_full", have.OnFull, want.OnFull)

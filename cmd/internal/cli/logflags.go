@@ -13,27 +13,30 @@ import (
 	"margay.dev/wire/control"
 )
 
-// streamFlags are the settings of a stream as flags. Which of them are given decides what is sent: what
+// logFlags are the settings of a log as flags. Which of them are given decides what is sent: what
 // is not named keeps the server's default, or what it is. All other rules are the server's, which says
 // everything that is wrong at once.
-type streamFlags struct {
+type logFlags struct {
 	shards, replicas                  int
 	ack, minAck, fsync, storage       string
-	onFull                            string
+	keep, onFull                      string
+	maxKeys                           int64
 	fsyncInterval, maxAge, segmentAge duration
-	dedupWindow                       duration
+	ttl, dedupWindow                  duration
 	maxBytes, segmentBytes            byteSize
 }
 
-func (f *streamFlags) define(cmd *cobra.Command, create bool) {
+func (f *logFlags) define(cmd *cobra.Command, k collection, create bool) {
 	flags := cmd.Flags()
 	// A change has no defaults: what is not named stays as it is.
-	word, one := func(string) string { return "" }, 0
+	word, one, keys := func(string) string { return "" }, 0, int64(0)
+	defaults := control.Log{Preset: k.preset}
+	defaults.SetDefaults()
 	if create {
-		word, one = func(s string) string { return s }, 1
+		word, one, keys = func(s string) string { return s }, 1, control.DefaultMaxKeys
 		f.fsyncInterval = duration(control.DefaultFsyncInterval)
 		f.dedupWindow = duration(control.DefaultDedupWindow)
-		flags.IntVar(&f.shards, "shards", 1, "in how many parts the stream is kept; cannot change later")
+		flags.IntVar(&f.shards, "shards", 1, "in how many parts the "+k.preset+" is kept; cannot change later")
 		flags.StringVar(&f.storage, "storage", control.StorageDisk, "disk, or memory (gone with the process)")
 		complete(cmd, "storage", control.StorageDisk, control.StorageMemory)
 	}
@@ -42,20 +45,24 @@ func (f *streamFlags) define(cmd *cobra.Command, create bool) {
 	flags.StringVar(&f.minAck, "min-ack", word(control.AckNone), "the least a publish may ask for: none, leader or quorum")
 	flags.StringVar(&f.fsync, "fsync", word(control.FsyncAlways), "when records are flushed to the disk: always (before the ack), interval or never")
 	flags.Var(&f.fsyncInterval, "fsync-interval", "with --fsync interval: how often")
-	flags.Var(&f.maxAge, "max-age", "remove records older than this, such as 7d; 0s is no limit")
-	flags.Var(&f.maxBytes, "max-bytes", "keep at most this much per shard, such as 10GiB; 0 is no limit")
-	flags.StringVar(&f.onFull, "on-full", word(control.OnFullRefuse), "when the disk is full: refuse records, or drop-oldest to give up the stream's oldest ones")
+	flags.StringVar(&f.keep, "keep", word(defaults.Keep), "all records, until --max-age or --max-bytes, or the newest of each key")
+	flags.Int64Var(&f.maxKeys, "max-keys", keys, "with --keep newest: refuse new keys beyond this many in a shard")
+	flags.Var(&f.ttl, "ttl", "with --keep newest: how long a record lives that is put without a TTL, such as 30m; 0s is for good")
+	flags.Var(&f.maxAge, "max-age", "with --keep all: remove records older than this, such as 7d; 0s is no limit")
+	flags.Var(&f.maxBytes, "max-bytes", "with --keep all: keep at most this much per shard, such as 10GiB; 0 is no limit")
+	flags.StringVar(&f.onFull, "on-full", word(control.OnFullRefuse), "when the disk is full: refuse records, or, with --keep all, drop-oldest to give up the oldest ones")
 	flags.Var(&f.dedupWindow, "dedup-window", "how long a --dedup-id of a record counts, from its first record on")
 	flags.Var(&f.segmentBytes, "segment-bytes", "size at which a segment file is closed; 0 is the default")
 	flags.Var(&f.segmentAge, "segment-age", "age at which a segment file is closed; 0s is the default")
 	complete(cmd, "ack", control.AckLeader, control.AckQuorum)
 	complete(cmd, "min-ack", control.AckNone, control.AckLeader, control.AckQuorum)
+	complete(cmd, "keep", control.KeepAll, control.KeepNewest)
 	complete(cmd, "on-full", control.OnFullRefuse, control.OnFullDropOldest)
 	complete(cmd, "fsync", control.FsyncAlways, control.FsyncInterval, control.FsyncNever)
 }
 
 // check refuses here what no server of this release can do, so that the remedy fits the flag.
-func (f *streamFlags) check(flags *pflag.FlagSet, done string) error {
+func (f *logFlags) check(flags *pflag.FlagSet, done string) error {
 	if !flags.Changed("replicas") || f.replicas <= 1 {
 		return nil
 	}
@@ -67,32 +74,34 @@ func (f *streamFlags) check(flags *pflag.FlagSet, done string) error {
 	}
 }
 
-var streamSettings = []string{
+var logSettings = []string{
 	"shards", "replicas", "ack", "min-ack", "fsync", "fsync-interval", "storage",
-	"max-age", "max-bytes", "on-full", "dedup-window", "segment-bytes", "segment-age",
+	"keep", "max-keys", "ttl", "max-age", "max-bytes", "on-full", "dedup-window", "segment-bytes", "segment-age",
 }
 
-func (f *streamFlags) any(flags *pflag.FlagSet) bool {
-	return slices.ContainsFunc(streamSettings, flags.Changed)
+func (f *logFlags) any(flags *pflag.FlagSet) bool {
+	return slices.ContainsFunc(logSettings, flags.Changed)
 }
 
-func (f *streamFlags) spec(flags *pflag.FlagSet, name string) control.StreamSpec {
-	return control.StreamSpec{
+func (f *logFlags) spec(flags *pflag.FlagSet, name string) control.LogSpec {
+	return control.LogSpec{
 		Name:   name,
 		Shards: given(flags, "shards", f.shards), Replicas: given(flags, "replicas", f.replicas),
 		Ack: given(flags, "ack", f.ack), MinAck: given(flags, "min-ack", f.minAck),
 		Fsync: given(flags, "fsync", f.fsync), FsyncInterval: given(flags, "fsync-interval", control.Duration(f.fsyncInterval)),
 		Storage: given(flags, "storage", f.storage), OnFull: given(flags, "on-full", f.onFull),
+		Keep: given(flags, "keep", f.keep), MaxKeys: given(flags, "max-keys", f.maxKeys), TTL: given(flags, "ttl", control.Duration(f.ttl)),
 		DedupWindow: given(flags, "dedup-window", control.Duration(f.dedupWindow)),
 		MaxAge:      given(flags, "max-age", control.Duration(f.maxAge)), MaxBytes: given(flags, "max-bytes", int64(f.maxBytes)),
 		SegmentBytes: given(flags, "segment-bytes", int64(f.segmentBytes)), SegmentAge: given(flags, "segment-age", control.Duration(f.segmentAge)),
 	}
 }
 
-func (f *streamFlags) patch(flags *pflag.FlagSet) control.StreamPatch {
-	return control.StreamPatch{
+func (f *logFlags) patch(flags *pflag.FlagSet) control.LogPatch {
+	return control.LogPatch{
 		Replicas: given(flags, "replicas", f.replicas),
 		Ack:      given(flags, "ack", f.ack), MinAck: given(flags, "min-ack", f.minAck), OnFull: given(flags, "on-full", f.onFull),
+		Keep: given(flags, "keep", f.keep), MaxKeys: given(flags, "max-keys", f.maxKeys), TTL: given(flags, "ttl", control.Duration(f.ttl)),
 		DedupWindow: given(flags, "dedup-window", control.Duration(f.dedupWindow)),
 		Fsync:       given(flags, "fsync", f.fsync), FsyncInterval: given(flags, "fsync-interval", control.Duration(f.fsyncInterval)),
 		MaxAge: given(flags, "max-age", control.Duration(f.maxAge)), MaxBytes: given(flags, "max-bytes", int64(f.maxBytes)),
