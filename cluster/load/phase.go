@@ -48,7 +48,7 @@ func (r *run) phase(ctx context.Context, name string, messages int64, d time.Dur
 		defer time.AfterFunc(d, func() { stop(errOver) }).Stop()
 	}
 	counted := &r.answered
-	if r.spec.Workload == Fanout {
+	if r.spec.receivers() > 0 {
 		counted = &r.delivered
 	}
 	watched := r.watch(ctx, watching{name, counted, r.under, looks}, giveUp)
@@ -83,9 +83,9 @@ func (r *run) account(out *outcome) {
 		w.refill()
 	}
 	sent -= r.errors.Load()
-	if r.spec.Workload == Fanout {
+	if n := r.spec.receivers(); n > 0 {
 		// A message whose publisher was told of a failure may have been delivered all the same.
-		out.missing = max(0, sent*int64(r.spec.Subscribers)-r.delivered.Load())
+		out.missing = max(0, sent*int64(n)-r.delivered.Load())
 		return
 	}
 	out.missing = max(0, sent-r.answered.Load())

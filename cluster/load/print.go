@@ -18,8 +18,12 @@ func Print(w io.Writer, r *Result) error {
 	}
 	fmt.Fprintf(&b, "%s: %s\n", r.System, r.Spec.describe())
 	what := "acknowledged"
-	if r.Spec.Workload == Sub || r.Spec.Workload == Fanout {
+	switch r.Spec.Workload {
+	case Sub, Fanout, Watch:
 		what = "delivered"
+	case Get:
+		what = "answered"
+	default:
 	}
 	line("rate", "%s/s   %.1f MB/s   %s %s in %.2f s", Thousands(int64(r.Rate)), r.Rate*float64(r.Spec.Size)/1e6, Thousands(r.Messages), what, r.Seconds)
 	if l := r.Latency; l != nil {
@@ -61,6 +65,12 @@ func (s *Spec) describe() string {
 	if s.Workload == Sub || s.Workload == Fanout {
 		add("%s on %s", count(s.Subscribers, "subscriber"), count(s.Connections, "connection"))
 	}
+	if s.Watchers > 0 {
+		add("%s of %s on %s", count(s.Watchers, "watcher"), s.watched(), count(s.Connections, "connection"))
+	}
+	if s.Workload.keyed() {
+		add("%s", count(s.Keys, "key"))
+	}
 	add("%s", Bytes(int64(s.Size)))
 	add("%s", count(s.Shards, "shard"))
 	if s.Rate > 0 {
@@ -69,8 +79,20 @@ func (s *Spec) describe() string {
 	return string(s.Workload) + ", " + strings.Join(parts, ", ")
 }
 
+// watched is what the watchers watch.
+func (s *Spec) watched() string {
+	if s.Workload == Put {
+		return fmt.Sprintf("all that take %v for a change", s.Pace)
+	}
+	return "one " + string(s.Watch)
+}
+
 func (of LatencyOf) explain() string {
 	switch of {
+	case AllScheduled:
+		return "until the last watcher has it, from when the schedule had the put"
+	case AllSent:
+		return "until the last watcher has it, from when the put was sent; what a stall held back does not show: see --rate"
 	case AckScheduled:
 		return "to the acknowledgement, from when the schedule had the message"
 	case AckSent:

@@ -47,7 +47,7 @@ func (r *run) openClients(ctx context.Context) error {
 	}
 	for i := range r.spec.Clients {
 		c := &client{r: r, i: i, window: r.windows[i%len(r.windows)], msg: payload(r.spec.Size, i)}
-		p, err := r.sys.Publisher(ctx, i, c.done)
+		p, err := r.publisher(ctx, c)
 		if err != nil {
 			return fmt.Errorf("open publisher %d: %w", i, err)
 		}
@@ -79,7 +79,7 @@ func (c *client) done(at int64, n int, err error) {
 		r.acks.of(c.i).record(r.clock.now()-at, n)
 	}
 	r.answered.Add(int64(n))
-	if r.spec.Workload != Fanout {
+	if r.spec.receivers() == 0 {
 		c.window.give(n)
 	}
 }
@@ -87,7 +87,7 @@ func (c *client) done(at int64, n int, err error) {
 // run publishes what the quota gives it, until sends ends. Calls under way are bounded by calls, which ends later.
 func (c *client) run(sends, calls context.Context, q *quota) {
 	c.sent, c.unsent = 0, 0
-	if c.r.spec.Rate > 0 {
+	if c.r.spec.Rate > 0 && !c.r.preparing {
 		c.runAtRate(sends, calls, q)
 		return
 	}
@@ -170,6 +170,8 @@ func (c *client) omit(at int64, every float64, q *quota) {
 	for k := int64(0); k < c.unsent; k += step {
 		waited, n := now-at-int64(every*float64(k)), int(min(step, c.unsent-k))
 		switch {
+		case c.r.spec.Workload == Watch:
+			c.r.deliveries.of(c.i).record(waited, n)
 		case c.r.spec.Workload == Fanout:
 			c.r.deliveries.of(c.i).record(waited, n*c.r.spec.Subscribers)
 		case c.r.acks != nil:

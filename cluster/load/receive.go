@@ -4,7 +4,6 @@ package load
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -51,7 +50,7 @@ func (r *run) subscribe(ctx context.Context, i int, replay bool, each func([]byt
 // replay is Sub.
 func (r *run) replay(ctx context.Context) (*Result, error) {
 	if !r.spec.Prepared {
-		if err := r.prepare(ctx); err != nil {
+		if err := r.fill(ctx, r.spec.Messages); err != nil {
 			return nil, fmt.Errorf("prepare: %w", err)
 		}
 	}
@@ -98,25 +97,6 @@ func (r *run) replay(ctx context.Context) (*Result, error) {
 		return nil, r.because(ended)
 	}
 	return res, nil
-}
-
-// prepare publishes what is to be replayed.
-func (r *run) prepare(ctx context.Context) error {
-	if err := r.openClients(ctx); err != nil {
-		return err
-	}
-	out := r.phase(ctx, "preparing", r.spec.Messages, 0)
-	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case out.err != nil:
-		return r.because(out.err)
-	case r.errors.Load() > 0 || out.missing > 0:
-		return r.because(errors.New("not all messages were stored"))
-	}
-	err := r.closeClients()
-	r.windows = nil
-	return err
 }
 
 // durationOf saves a schedule from the end of time.

@@ -11,7 +11,8 @@ type Result struct {
 	System string `json:"system"`
 	Spec   Spec   `json:"spec"`
 
-	// Messages that were acknowledged (pub, latency) or delivered, counted for every subscriber (sub, fanout), in Seconds.
+	// Messages that were acknowledged (pub, latency, put), answered (get) or delivered, counted for every subscriber or watcher
+	// (sub, fanout, watch), in Seconds.
 	Messages int64   `json:"messages"`
 	Bytes    int64   `json:"bytes"`
 	Seconds  float64 `json:"seconds"`
@@ -58,6 +59,9 @@ const (
 	AckSent           LatencyOf = "ack from sent"
 	DeliveryScheduled LatencyOf = "delivery from scheduled"
 	DeliverySent      LatencyOf = "delivery from sent"
+	// To all of them: of a watched put, which counts once, when the last watcher has it.
+	AllScheduled LatencyOf = "delivery to all from scheduled"
+	AllSent      LatencyOf = "delivery to all from sent"
 	// WriteDone is of an append to a file or a log, with its flush where there is one.
 	WriteDone LatencyOf = "write"
 )

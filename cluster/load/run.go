@@ -47,6 +47,7 @@ type Options struct {
 // run is one run. What it counts begins anew with each phase, between which nothing is under way.
 type run struct {
 	sys   System
+	kv    KV // nil for one without keys
 	spec  Spec
 	o     Options
 	clock clock
@@ -57,7 +58,12 @@ type run struct {
 
 	subscriptions []io.Closer
 	deliveries    recorders
-	delivered     atomic.Int64
+
+	keys      *keys
+	revisions *revisions // of Watch
+	preparing bool       // as fast as it goes, what Sub and Get will read
+
+	delivered atomic.Int64
 
 	answered atomic.Int64 // acknowledged, in this phase
 	errors   atomic.Int64
@@ -83,6 +89,9 @@ func Run(ctx context.Context, sys System, spec Spec, o Options) (*Result, error)
 		o.sleeper = newSleeper
 	}
 	r := &run{sys: sys, spec: spec, o: o, clock: newClock()}
+	if err := r.takeKeys(); err != nil {
+		return nil, fmt.Errorf("%s: %w", spec.Workload, err)
+	}
 	defer r.close()
 	var res *Result
 	var err error
@@ -93,6 +102,12 @@ func Run(ctx context.Context, sys System, spec Spec, o Options) (*Result, error)
 		res, err = r.fanout(ctx)
 	case Pub, Latency:
 		res, err = r.publish(ctx)
+	case Put:
+		res, err = r.put(ctx)
+	case Get:
+		res, err = r.get(ctx)
+	case Watch:
+		res, err = r.watchAll(ctx)
 	}
 	if err == nil {
 		err = r.closeClients()
@@ -102,6 +117,22 @@ func Run(ctx context.Context, sys System, spec Spec, o Options) (*Result, error)
 	}
 	res.Spec = spec
 	return res, nil
+}
+
+// takeKeys finds out whether the system has what the workload needs.
+func (r *run) takeKeys() error {
+	if k, ok := r.sys.(keyed); ok {
+		r.kv = k.KV
+	}
+	switch {
+	case r.spec.Workload.keyed() && r.kv == nil:
+		return errNeedsKV
+	case !r.spec.Workload.keyed() && r.kv != nil:
+		return errNeedsStream
+	case r.kv != nil:
+		r.keys = newKeys(r.spec.Keys)
+	}
+	return nil
 }
 
 func (r *run) close() {
@@ -126,7 +157,7 @@ func (r *run) closeClients() error {
 	return nil
 }
 
-// publish is Pub and Latency.
+// publish is Pub and Latency, and what is measured of Put and Get.
 func (r *run) publish(ctx context.Context) (*Result, error) {
 	if err := r.openClients(ctx); err != nil {
 		return nil, err

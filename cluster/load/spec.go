@@ -24,18 +24,28 @@ const (
 	// Fanout publishes while subscribers receive: deliveries a second, and the time from sending to each of them.
 	// With one subscriber it is one way through the system.
 	Fanout Workload = "fanout"
+	// Put puts values of keys, as fast as the windows let it or at a rate: how many acknowledgements a second.
+	Put Workload = "put"
+	// Get puts all keys, and then gets them in a random order: how many answers a second.
+	Get Workload = "get"
+	// Watch puts while watchers watch: deliveries a second, of every put to every watcher, and the time from sending until
+	// all of them have it.
+	Watch Workload = "watch"
 )
 
 // Workloads are all of them.
-func Workloads() []Workload { return []Workload{Pub, Latency, Sub, Fanout} }
+func Workloads() []Workload { return []Workload{Pub, Latency, Sub, Fanout, Put, Get, Watch} }
+
+// keyed says whether it needs a KV.
+func (w Workload) keyed() bool { return w == Put || w == Get || w == Watch }
 
 // Spec says what to measure. It is part of every result.
 type Spec struct {
 	Workload Workload `json:"workload"`
 	// Clients publish, over a connection each.
 	Clients int `json:"clients"`
-	// InFlight bounds, for each client, the messages without an acknowledgement; with Fanout, those that not every
-	// subscriber has got.
+	// InFlight bounds, for each client, the messages without an acknowledgement, or the gets without an answer; with Fanout and
+	// Watch, the messages that not every subscriber, or watcher, has got.
 	InFlight int `json:"in_flight"`
 	// Size of a message in bytes, StampSize at least.
 	Size int `json:"size"`
@@ -49,6 +59,13 @@ type Spec struct {
 	// Subscribers receive all messages each, over Connections.
 	Subscribers int `json:"subscribers,omitempty"`
 	Connections int `json:"connections,omitempty"`
+	// Watchers of Watch watch the keys that are put. Those of Put watch all keys, and take Pace for each change: they are there to
+	// be in the way. Both share Connections.
+	Watchers int           `json:"watchers,omitempty"`
+	Watch    Watched       `json:"watch,omitempty"`
+	Pace     time.Duration `json:"pace_ns,omitempty"`
+	// Keys that are put, or got.
+	Keys int `json:"keys,omitempty"`
 	// Shards is in how many parts the system is to divide the messages, where it can.
 	Shards int `json:"shards"`
 	// Prepared: the messages of Sub are there already.
@@ -79,20 +96,35 @@ func Flags(fs *flag.FlagSet, w Workload) *Spec {
 	}
 	if w == "" || w == Sub || w == Fanout {
 		fs.IntVar(&s.Subscribers, "subscribers", def.Subscribers, "subscribers, each of which gets all messages")
-		fs.IntVar(&s.Connections, "connections", 0, "connections that the subscribers share (default: each has its own)")
+		fs.IntVar(&s.Connections, "connections", 0, "connections that the receivers share (default: each has its own)")
 	}
 	if w == "" || w == Sub {
 		fs.BoolVar(&s.Prepared, "prepared", false, "the messages are there already: publish none before reading")
 	}
-	fs.IntVar(&s.Shards, "shards", 1, "shards of the stream that is made for the run")
+	if w == "" || w.keyed() {
+		s.keyFlags(fs, &def)
+	}
+	what := "stream"
+	if w.keyed() {
+		what = "cache"
+	}
+	fs.IntVar(&s.Shards, "shards", 1, "shards of the "+what+" that is made for the run")
 	return s
 }
 
 func (s *Spec) publishFlags(fs *flag.FlagSet, def *Spec) {
 	fs.IntVar(&s.Clients, "clients", def.Clients, "publishers, each with a connection of its own")
 	window := "messages that each client has on their way"
-	if s.Workload == Fanout {
+	switch s.Workload {
+	case Fanout:
 		window += ": sent, and not with all subscribers yet"
+	case Get:
+		window = "gets that each client has on their way"
+	case Put:
+		window = "puts that each client has on their way"
+	case Watch:
+		window = "puts that each client has on their way: sent, and not with all watchers yet"
+	default:
 	}
 	fs.IntVar(&s.InFlight, "in-flight", def.InFlight, window)
 	fs.Var((*durationValue)(&s.Duration), "duration", "how long to publish (default 10s)")
@@ -129,6 +161,9 @@ func (s *Spec) Fill() {
 	if s.Workload == Fanout {
 		fill(&s.InFlight, 1000)
 	}
+	if s.Workload.keyed() {
+		s.fillKeys(fill)
+	}
 	fill(&s.InFlight, 500)
 	if s.Workload == Latency && s.Rate == 0 {
 		s.Rate = 10_000
@@ -163,8 +198,11 @@ func (s *Spec) Validate() error {
 	must(s.Warmup >= 0, "--warmup %v: want 0s or more", s.Warmup)
 	must(s.Rate >= 0 && s.Rate <= 1e8, "--rate %v: want 0 (as fast as possible) to 100,000,000", s.Rate)
 	must(s.Workload != Sub || s.Duration == 0 && s.Rate == 0, "--duration and --rate: sub reads --messages, as fast as it can")
+	errs = append(errs, s.validateKeys()...)
 	must(s.Shards >= 1, "--shards %d: want 1 or more", s.Shards)
 	must(s.Subscribers >= 0 && s.Subscribers <= 100_000, "--subscribers %d: want 1 to 100,000", s.Subscribers)
-	must(s.Connections >= 0 && s.Connections <= s.Subscribers, "--connections %d: want 1 to --subscribers, which is %d", s.Connections, s.Subscribers)
+	if !s.Workload.keyed() {
+		must(s.Connections >= 0 && s.Connections <= s.Subscribers, "--connections %d: want 1 to --subscribers, which is %d", s.Connections, s.Subscribers)
+	}
 	return errors.Join(errs...)
 }
