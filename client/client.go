@@ -44,6 +44,7 @@ type Client struct {
 	// the window that a publish needs.
 	requests, publishing, subscribing *link.Link
 	caller                            *caller
+	gets                              *caller
 	budget                            *semaphore.Weighted
 
 	ctx    context.Context //nolint:containedctx // the lifetime of the client, ended by Close
@@ -53,6 +54,7 @@ type Client struct {
 	closed        bool
 	publishers    map[*Publisher]struct{}
 	subscriptions map[*Subscription]struct{}
+	caches        map[string]*Cache
 
 	lasts sync.WaitGroup // of last records
 }
@@ -68,6 +70,7 @@ func Connect(ctx context.Context, address string, opts ...Option) (*Client, erro
 	c := &Client{
 		cfg: *cfg, rng: backoff.NewRand(cfg.rng), budget: semaphore.NewWeighted(cfg.bufferBytes),
 		publishers: map[*Publisher]struct{}{}, subscriptions: map[*Subscription]struct{}{},
+		caches: map[string]*Cache{},
 	}
 	if cfg.apiKey != "" {
 		if c.http, err = control.NewClient(control.ClientConfig{
@@ -79,7 +82,8 @@ func Connect(ctx context.Context, address string, opts ...Option) (*Client, erro
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.requests, c.publishing, c.subscribing = c.newLink(), c.newLink(), c.newLink()
-	c.caller = newCaller(c.requests, c.rng)
+	c.caller, c.gets = newCaller(c.requests, c.rng), newCaller(c.requests, c.rng)
+	c.gets.lends = true
 
 	ctx, cancel := withDefaultTimeout(ctx, DefaultConnectTimeout)
 	defer cancel()
@@ -223,6 +227,7 @@ func (c *Client) Close() {
 	c.publishing.Close()
 	c.subscribing.Close()
 	c.caller.wait()
+	c.gets.wait()
 	if c.http != nil {
 		c.http.Close()
 	}

@@ -19,6 +19,7 @@ type recordOptions struct {
 	version     uint64
 	sequenced   bool
 	sequence    uint64
+	derive      wire.DeriveOp // of caches
 }
 
 type recordOption func(o *recordOptions)
@@ -34,12 +35,12 @@ func (f recordOption) applyRecord(o *recordOptions) { f(o) }
 // time, or none.
 //
 // The first condition after a while makes the shard read its log; the publish waits for it.
-func IfVersion(version uint64) RecordOption {
-	return recordOption(func(o *recordOptions) { o.conditional, o.version = true, version })
+func IfVersion(version uint64) Condition {
+	return condition(func(o *recordOptions) { o.conditional, o.version = true, version })
 }
 
 // IfAbsent stores the record only if its key has no version: it is IfVersion(0).
-func IfAbsent() RecordOption { return IfVersion(0) }
+func IfAbsent() Condition { return IfVersion(0) }
 
 // Sequence tells which of its publisher's records this is; see ProducerName.
 func Sequence(n uint64) RecordOption {

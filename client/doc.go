@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package client publishes to and subscribes to streams of a Margay cluster over QUIC; it touches the network and,
-// in ConnectNamed only, context files, and refuses to claim more about a record than it knows.
+// Package client publishes and subscribes to streams and reads and writes caches of a Margay cluster over QUIC; it touches the
+// network and, in ConnectNamed only, context files, and refuses to claim more about a record than it knows.
 //
 // A Client holds up to three connections (requests, publishing, subscribing), each made when first needed and made
 // again when lost. Everything is safe for concurrent use. No goroutine is left after Close.

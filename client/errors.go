@@ -48,6 +48,7 @@ const (
 	ErrClosed           = code.Closed
 	ErrDeleted          = code.Deleted
 	ErrTakenOver        = code.TakenOver
+	ErrNotANumber       = code.NotANumber
 )
 
 // AsError returns the *Error that err is or wraps, nil for none.

@@ -5,6 +5,7 @@ package client
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -27,7 +28,14 @@ type flight struct {
 	keyless bool // holds a record that any shard may have: the next batch of those goes to another shard
 	// conditions of its records, all of which must hold.
 	conditions []wire.Condition
-	deadline   time.Time
+	// derives are the records that the leader makes, by their place in the batch, and sums what the increments came to.
+	derives []wire.Derive
+	sums    []int64
+	// alone: its records stand or fall together. Otherwise they share it by chance, and out are those that were refused
+	// for what they are, by their index.
+	alone    bool
+	out      []left
+	deadline time.Time
 
 	// done is closed when ack or err is final.
 	done chan struct{}
@@ -48,8 +56,8 @@ func (f *flight) encode(it *item, pool *builders, c Compression) error {
 	b := f.builder
 	if b == nil { // it goes on under a new producer id
 		b = pool.get()
-		if err := refill(b, f.encoded); err != nil {
-			return err
+		if err := refill(b, f.encoded, -1); err != nil {
+			return fmt.Errorf("encode batch again: %w", err)
 		}
 	}
 	encoded, err := b.BuildTo(pool.buffer(), it.ID, it.Sequence, c)
@@ -61,23 +69,6 @@ func (f *flight) encode(it *item, pool *builders, c Compression) error {
 	return nil
 }
 
-func refill(b *batch.Builder, from batch.Batch) error {
-	records := from.Records()
-	for {
-		var rec batch.Record
-		ok, err := records.Next(&rec)
-		if err != nil {
-			return fmt.Errorf("encode batch again: %w", err)
-		}
-		if !ok {
-			return nil
-		}
-		if err := b.Add(rec); err != nil {
-			return fmt.Errorf("encode batch again: %w", err)
-		}
-	}
-}
-
 // stored sets the fate of the batch: where it lies.
 func (f *flight) stored(p *wire.Published) {
 	f.ack = Ack{
@@ -85,16 +76,24 @@ func (f *flight) stored(p *wire.Published) {
 		Replicas: int(p.Replicas), Flushed: p.Reached.Has(wire.ReachedFlushed),
 		Committed: p.Reached.Has(wire.ReachedCommitted), Duplicate: p.Reached.Has(wire.ReachedDuplicate),
 	}
+	f.sums = slices.Clone(p.Sums)
 }
 
 // result is the fate of the record at index; only once done is closed.
 func (f *flight) result(index uint32) (Ack, error) {
 	if f.err != nil {
 		f.heard.Store(true)
+		if _, err := f.place(index); err != nil {
+			return Ack{}, err
+		}
 		return Ack{}, f.err
 	}
+	at, err := f.place(index)
+	if err != nil {
+		return Ack{}, err
+	}
 	a := f.ack
-	a.Offset += uint64(index)
+	a.Offset += uint64(at)
 	return a, nil
 }
 

@@ -99,6 +99,7 @@ func (l *lane) add(rec *Record, size int64) (Future, error) {
 		return Future{}, refusal(err)
 	}
 	f := Future{f: l.open, index: uint32(l.open.count)}
+	l.open.derived(rec, l.open.count)
 	l.open.count++
 	l.open.charged += size
 	l.open.keyless = l.open.keyless || rec.free()
@@ -110,6 +111,7 @@ func (l *lane) add(rec *Record, size int64) (Future, error) {
 func (l *lane) addBatch(recs []Record, pick []int, size int64) (*flight, error) {
 	now := time.Now()
 	f := l.begin(now)
+	f.alone = true
 	for n, i := range pick {
 		if err := f.builder.Add(recs[i].encode(now)); err != nil {
 			l.r.builders.put(f.builder)

@@ -114,7 +114,7 @@ func (l *lane) write(s *publishStream, items []*item) error {
 		head := wire.Publish{
 			Log: l.r.info.Log, Shard: l.shard, Previous: it.Previous, Ack: l.p.cfg.ack,
 			TimeoutMs: answerWait(it.Deadline.Sub(now)), Batch: s.batches[i],
-			Conditions: it.Value.conditions,
+			Conditions: it.Value.conditions, Derives: it.Value.derives,
 		}
 		s.buf = head.AppendHead(s.buf, it.Ticket)
 		if len(head.Batch) <= joinBelow {
@@ -213,11 +213,15 @@ func (s *publishStream) refused(ticket uint64, err *Error) error {
 	if err := s.checkOwed(ticket); err != nil {
 		return err
 	}
+	if l.line.Amend(ticket, func(f *flight) bool { return f.leaveOut(err, l.r.builders) }) {
+		l.goOn()
+		return nil
+	}
 	if lost := l.line.Failed(ticket, err, time.Now()); lost {
 		l.p.c.cfg.logger.Warn("a shard no longer holds records it had acknowledged",
 			"log", l.r.info.Name, "shard", l.shard, "generation", err.Generation)
 	}
-	if err.Code == code.Deleted || err.Code == code.NotFound {
+	if _, ofRecord := err.Details.Get(code.DetailIndex); !ofRecord && (err.Code == code.Deleted || err.Code == code.NotFound) {
 		// The log is gone: the next record asks what the name stands for now.
 		l.ended, l.fatal = true, err
 		l.p.drop(l.r)

@@ -48,14 +48,19 @@ type route struct {
 
 // Publisher returns a publisher. It does not connect: the first record does.
 func (c *Client) Publisher(name string, opts ...PublisherOption) *Publisher {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.newPublisher(name, opts...)
+}
+
+// newPublisher is called with mu held.
+func (c *Client) newPublisher(name string, opts ...PublisherOption) *Publisher {
 	p := &Publisher{c: c, name: name, cfg: c.cfg.publisher, gate: make(chan struct{}, 1)}
 	for _, o := range opts {
 		o.applyPublisher(&p.cfg)
 	}
 	p.bad = p.cfg.check()
 	p.ctx, p.cancel = context.WithCancel(c.ctx)
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.closed {
 		p.closed = true
 	}

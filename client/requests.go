@@ -26,6 +26,8 @@ type caller struct {
 	link *link.Link
 	rng  *backoff.Rand
 	wg   sync.WaitGroup
+	// lends: bodies come from those that were given back, and those who wait for answers give them back.
+	lends bool
 
 	mu   sync.Mutex
 	lane *requestLane
@@ -33,19 +35,44 @@ type caller struct {
 
 // requestLane is one lane with what waits for answers on it.
 type requestLane struct {
-	conn *link.Conn
-	lane *session.Lane
+	conn  *link.Conn
+	lane  *session.Lane
+	lends bool
 
 	mu      sync.Mutex
 	next    uint64
-	pending map[uint64]chan<- reply
+	pending map[uint64]waiter
 	err     error // why the lane is of no more use
 }
+
+// waiter takes the answer to what it has asked, in the goroutine that reads the lane, which must not wait for it.
+type waiter interface {
+	answer(l *requestLane, r reply)
+}
+
+// oneReply waits for one answer.
+type oneReply chan reply
+
+func (c oneReply) answer(_ *requestLane, r reply) { c <- r }
 
 type reply struct {
 	head wire.Header
 	body []byte
 	err  error
+}
+
+// keepBody is the largest body that is lent again.
+const keepBody = 1 << 20
+
+var bodies = sync.Pool{New: func() any { return new([]byte) }}
+
+func getBody() []byte { return *bodies.Get().(*[]byte) }
+
+// putBody takes a body back that nothing aliases any more.
+func putBody(b []byte) {
+	if cap(b) > 0 && cap(b) <= keepBody {
+		bodies.Put(&b)
+	}
 }
 
 func newCaller(l *link.Link, rng *backoff.Rand) *caller { return &caller{link: l, rng: rng} }
@@ -102,7 +129,7 @@ func (c *caller) open(ctx context.Context) (*requestLane, error) {
 	if err != nil {
 		return nil, unavailable("open lane", err)
 	}
-	l = &requestLane{conn: conn, lane: lane, pending: map[uint64]chan<- reply{}}
+	l = &requestLane{conn: conn, lane: lane, pending: map[uint64]waiter{}, lends: c.lends}
 	c.wg.Go(l.read)
 	c.mu.Lock()
 	// Two may open one at the same time: the second stays in use, the first serves its caller and ends with its
@@ -112,44 +139,70 @@ func (c *caller) open(ctx context.Context) (*requestLane, error) {
 	return l, nil
 }
 
+// ready returns the lane in use, nil when one is to be opened.
+func (c *caller) ready() *requestLane {
+	c.mu.Lock()
+	l := c.lane
+	c.mu.Unlock()
+	if l == nil || !l.working() || l.conn.Draining() {
+		return nil
+	}
+	return l
+}
+
 // usable reports whether the lane works and is of the connection: not of one that the broker said goodbye on.
 func (l *requestLane) usable(conn *link.Conn) bool {
-	if l == nil || l.conn != conn {
-		return false
-	}
+	return l != nil && l.conn == conn && l.working()
+}
+
+func (l *requestLane) working() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.err == nil
 }
 
 func (l *requestLane) ask(ctx context.Context, request wire.Frame) reply {
-	ch := make(chan reply, 1)
-	l.mu.Lock()
-	if l.err != nil {
-		l.mu.Unlock()
-		return reply{err: l.err}
-	}
-	l.next++
-	corr := l.next
-	l.pending[corr] = ch
-	l.mu.Unlock()
-	if err := l.lane.SendFrame(corr, request); err != nil {
-		l.forget(corr)
-		return reply{err: unavailable("send "+request.Type().String(), err)}
+	ch := make(oneReply, 1)
+	if err := l.post(request, ch); err != nil {
+		return reply{err: err}
 	}
 	select {
 	case r := <-ch:
 		return r
 	case <-ctx.Done():
-		l.forget(corr)
+		l.forget(ch)
 		return reply{err: ended(ctx, Refused, "%s", request.Type())}
 	}
 }
 
-func (l *requestLane) forget(corr uint64) {
+// post sends a request whose answer goes to w, exactly once unless post fails or it is forgotten. It never waits.
+func (l *requestLane) post(request wire.Frame, w waiter) error {
+	l.mu.Lock()
+	if l.err != nil {
+		l.mu.Unlock()
+		return l.err
+	}
+	l.next++
+	corr := l.next
+	l.pending[corr] = w
+	l.mu.Unlock()
+	if err := l.lane.SendFrame(corr, request); err != nil && l.forget(w) {
+		return unavailable("send "+request.Type().String(), err)
+	}
+	return nil
+}
+
+// forget takes back the wait for an answer. It reports false when that has come.
+func (l *requestLane) forget(w waiter) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.pending, corr)
+	for corr, other := range l.pending {
+		if other == w {
+			delete(l.pending, corr)
+			return true
+		}
+	}
+	return false
 }
 
 // read passes answers to those who wait, until the lane ends.
@@ -160,15 +213,19 @@ func (l *requestLane) read() {
 	pending := l.pending
 	l.pending = nil
 	l.mu.Unlock()
-	for _, ch := range pending {
-		ch <- reply{err: l.err}
+	for _, w := range pending {
+		w.answer(l, reply{err: l.err})
 	}
 	l.lane.Reset(code.Cancelled)
 }
 
 func (l *requestLane) readAll() error {
 	for {
-		h, body, err := frames.Read(l.lane, nil)
+		var buf []byte
+		if l.lends {
+			buf = getBody()
+		}
+		h, body, err := frames.Read(l.lane, buf)
 		if err != nil {
 			return err
 		}
@@ -184,11 +241,11 @@ func (l *requestLane) readAll() error {
 			r.err = e.Err()
 		}
 		l.mu.Lock()
-		ch := l.pending[h.Corr]
+		w := l.pending[h.Corr]
 		delete(l.pending, h.Corr)
 		l.mu.Unlock()
-		if ch != nil {
-			ch <- r
+		if w != nil {
+			w.answer(l, r)
 		}
 	}
 }

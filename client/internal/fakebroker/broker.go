@@ -46,6 +46,7 @@ type Broker struct {
 	starts  []wire.Subscribe
 	opened  int
 	asker   string // whose lookup was the last
+	gets    []int
 
 	run *running
 }
@@ -69,6 +70,12 @@ type Script struct {
 	Subscribe func(s *wire.Subscribe) error
 	// Lookup may refuse a lookup.
 	Lookup func(name string) error
+	// Get may refuse a Get, or hold it.
+	Get func(g *wire.Get) error
+	// MaxEntries bounds the entries of an answer.
+	MaxEntries int
+	// DefaultTTL of every log, in microseconds.
+	DefaultTTL uint64
 	// Corrupt spoils a delivery.
 	Corrupt func(deliver []byte)
 	// Noise is sent as it is before each delivery.
@@ -125,6 +132,7 @@ type Shard struct {
 type producer struct {
 	last   uint64
 	stored map[uint64]batch.Batch
+	sums   map[uint64][]int64
 }
 
 // New starts a broker that ends with the test.

@@ -113,6 +113,7 @@ func (b *Broker) lane(r *running, c session.Conn, lane *session.Lane) {
 			b.subscribe(r, c, lane, h.Corr, body)
 			return
 		default:
+			b.ask(lane, h, body)
 		}
 	}
 }
@@ -137,7 +138,7 @@ func (b *Broker) lookup(c session.Conn, lane *session.Lane, corr uint64, body []
 		_ = lane.SendFrame(corr, wire.NewError(code.New(code.NotFound, "no log %s", f.Name)))
 		return
 	}
-	info := &wire.LogInfo{Log: l.ID, Name: l.Name, Ack: wire.AckQuorum, MinAck: wire.AckNone}
+	info := &wire.LogInfo{Log: l.ID, Name: l.Name, Ack: wire.AckQuorum, MinAck: wire.AckNone, Keep: wire.KeepNewest, DefaultTTL: b.current().DefaultTTL}
 	for range l.Shards {
 		info.Shards = append(info.Shards, wire.Route{Address: b.Address(), Generation: 1})
 	}
@@ -274,6 +275,7 @@ func (b *Broker) apply(f *wire.Publish, bt batch.Batch) (*wire.Published, error)
 	}
 	s := l.Shards[f.Shard]
 	var reached wire.Reached
+	var sums []int64
 	id, seq := bt.ProducerID(), bt.ProducerSequence()
 	if id != 0 {
 		p := s.producers[id]
@@ -281,11 +283,11 @@ func (b *Broker) apply(f *wire.Publish, bt batch.Batch) (*wire.Published, error)
 		case p == nil && f.Previous != 0:
 			return nil, code.New(code.ProducerUnknown, "producer %d", id)
 		case p == nil:
-			p = &producer{stored: map[uint64]batch.Batch{}}
+			p = &producer{stored: map[uint64]batch.Batch{}, sums: map[uint64][]int64{}}
 			s.producers[id] = p
 		case p.stored[seq] != nil:
 			reached = wire.ReachedDuplicate
-			bt = p.stored[seq]
+			bt, sums = p.stored[seq], p.sums[seq]
 		case p.last != f.Previous, seq <= p.last:
 			return nil, code.New(code.OutOfOrder, "after %d", p.last).With(code.DetailLastSequence, p.last)
 		}
@@ -297,9 +299,16 @@ func (b *Broker) apply(f *wire.Publish, bt batch.Batch) (*wire.Published, error)
 			s.ids[d] = bt
 		}
 	}
+	if reached == 0 && len(f.Derives) > 0 {
+		made, came, err := s.derive(f, bt)
+		if err != nil {
+			return nil, err
+		}
+		bt, sums = made, came
+	}
 	if id != 0 && reached == 0 {
 		p := s.producers[id]
-		p.last, p.stored[seq] = seq, bt
+		p.last, p.stored[seq], p.sums[seq] = seq, bt, sums
 	}
 	if reached == 0 {
 		bt.Assign(batch.Assigned{
@@ -311,6 +320,6 @@ func (b *Broker) apply(f *wire.Publish, bt batch.Batch) (*wire.Published, error)
 	}
 	return &wire.Published{
 		BaseOffset: bt.BaseOffset(), Generation: bt.Generation(), AppendTime: bt.AppendTime(), Count: uint32(bt.Count()),
-		Replicas: 1, Reached: reached | wire.ReachedFlushed | wire.ReachedCommitted,
+		Replicas: 1, Reached: reached | wire.ReachedFlushed | wire.ReachedCommitted, Sums: sums,
 	}, nil
 }

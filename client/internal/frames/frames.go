@@ -10,7 +10,7 @@ import (
 	"margay.dev/wire/session"
 )
 
-// MaxSmall bounds the body of every frame that carries no batch.
+// MaxSmall bounds the body of every frame that carries neither a batch nor entries.
 const MaxSmall = 1 << 20
 
 // Read reads the next frame that this build knows, its body into buf, which grows as needed. Frames of a newer broker
@@ -27,12 +27,19 @@ func Read(lane *session.Lane, buf []byte) (wire.Header, []byte, error) {
 	return h, buf, err
 }
 
-// limitOf is MaxSmall for all but the one list that may be long.
+// MaxEntries bounds the body of a frame with entries of a cache: brokers end one below that, or behind one large value.
+const MaxEntries = 6 << 20
+
+// limitOf is MaxSmall for all but lists, which may be long.
 func limitOf(t wire.Type) uint32 {
-	if t == wire.TypeCursors {
+	switch t {
+	case wire.TypeCursors:
 		return wire.MaxFrame
+	case wire.TypeGot, wire.TypeListed, wire.TypeWatchEntries:
+		return MaxEntries
+	default:
+		return MaxSmall
 	}
-	return MaxSmall
 }
 
 // Error parses the body of an Error frame; what does not parse is an error too.

@@ -44,6 +44,25 @@ func (l *Line[T]) Failed(ticket uint64, err *code.Error, now time.Time) (lost bo
 	return lost
 }
 
+// Amend takes a refusal as the answer to the batch written under the ticket when fix has changed its value so that it may be
+// stored: it is written again at once, under its name, as nothing was stored under that. It reports false, and has taken
+// nothing, when the batch was given up, an earlier writing may be stored, or fix says no.
+func (l *Line[T]) Amend(ticket uint64, fix func(value T) bool) bool {
+	for _, it := range l.items[:l.cursor] {
+		if !it.onWire || it.Ticket != ticket {
+			continue
+		}
+		if it.maybe || !fix(it.Value) {
+			return false
+		}
+		l.answered(ticket)
+		l.rewind = true
+		l.turn()
+		return true
+	}
+	return false
+}
+
 // answered books the answer and returns the place of its batch, -1 when that was given up since.
 func (l *Line[T]) answered(ticket uint64) int {
 	if i := l.owes(ticket); i >= 0 {

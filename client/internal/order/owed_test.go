@@ -102,3 +102,40 @@ func TestAnswerIsDueFromTheEndOfTheWriting(t *testing.T) {
 		t.Fatal("late though it was answered")
 	}
 }
+
+// A refused batch that its owner has changed goes again under its name, before its successors, which were refused with it;
+// one that an earlier writing may have stored does not.
+func TestAmendedBatchKeepsItsPlace(t *testing.T) {
+	now := time.Now()
+	line := New[string](Config{
+		Window: 4, NewID: func() uint64 { return 7 }, Wait: func(int) time.Duration { return time.Hour }, AnswerWait: answerWait, Margin: margin,
+	})
+	line.Up()
+	take := func() *Item[string] {
+		it, _ := line.Take(now)
+		return it
+	}
+	for _, v := range []string{"a", "b"} {
+		line.Push(&Item[string]{Value: v, Deadline: now.Add(time.Minute)})
+	}
+	a, b := take(), take()
+	fix := func(v string) bool { return v == "a" }
+	if line.Amend(b.Ticket, fix) || !line.Amend(a.Ticket, fix) {
+		t.Fatal("what may be amended is not")
+	}
+	if line.Ready(now) {
+		t.Fatal("it is written again while an answer is owed")
+	}
+	line.Failed(b.Ticket, code.New(code.OutOfOrder, "").With(code.DetailLastSequence, 0), now)
+	if again := take(); again != a || a.Sequence != 1 || a.Previous != 0 {
+		t.Fatalf("behind the refusal goes %+v", again)
+	}
+	if again := take(); again != b || b.Sequence != 2 || b.Previous != 1 {
+		t.Fatalf("then goes %+v", again)
+	}
+	line.Lost()
+	line.Up()
+	if a = take(); line.Amend(a.Ticket, fix) {
+		t.Fatal("a batch that may be stored under its name is another now")
+	}
+}
