@@ -42,10 +42,11 @@ func (x *Index) Apply(b batch.Batch) error {
 			continue
 		}
 		x.applyRecord(&m, Entry{
-			Offset:   metas.Offset(),
+			Offset:   metas.Offset(), // of a carried record the one it was given first, and so with the time
 			Sequence: b.Sequence(),
-			Until:    until(b.AppendTime(), m.TTL),
+			Until:    until(metas.AppendTime(), m.TTL),
 			Size:     share(b, &m, plain),
+			Carried:  b.IsCarried(),
 		})
 	}
 	x.sequence, x.offset = b.Sequence()+1, b.NextOffset()
@@ -53,7 +54,7 @@ func (x *Index) Apply(b batch.Batch) error {
 }
 
 func (x *Index) applyRecord(m *batch.Meta, e Entry) {
-	it := x.items[string(m.Key)]
+	it := x.items.getBytes(m.Key)
 	switch {
 	case m.Null:
 		x.removeOlder(it, e.Offset)

@@ -113,3 +113,56 @@ func TestNoDeadlineOverflows(t *testing.T) {
 		t.Fatal("an expiry at the epoch is told from none:", got)
 	}
 }
+
+func TestACarriedRecordMovesAndStaysWhatItWas(t *testing.T) {
+	x := New()
+	old := put("a", "1")
+	old.TTL = time.Second
+	mustApply(t, x, build(t, batch.Assigned{Sequence: 1, BaseOffset: 10, AppendTime: 5_000_000}, old, put("b", "1"), put("c", "1")),
+		build(t, batch.Assigned{Sequence: 2, BaseOffset: 13}, put("b", "newer"), tombstone("c")))
+	carried, err := batch.BuildCarried([]batch.Carried{
+		{Record: old, Offset: 10, AppendTime: 5_000_000},
+		{Record: put("b", "1"), Offset: 11, AppendTime: 5_000_000}, // no longer the newest: the leader would not, but it does no harm
+	}, batch.None)
+	if err != nil {
+		t.Fatal(err)
+	}
+	carried.Assign(batch.Assigned{Sequence: 3, BaseOffset: 15, AppendTime: 60_000_000})
+	mustApply(t, x, carried)
+	if a := mustGet(t, x, "a"); a.Offset != 10 || a.Sequence != 3 || a.Until != 6_000_000 || !a.Carried {
+		t.Errorf("carried: %+v", a)
+	}
+	if b := mustGet(t, x, "b"); b.Offset != 13 || b.Sequence != 2 || b.Carried {
+		t.Errorf("the higher offset lost: %+v", b)
+	}
+	if seq, off := x.AsOf(); seq != 4 || off != 15 {
+		t.Errorf("as of sequence %d, offset %d: a carried batch takes no offset", seq, off)
+	}
+	for s, more := x.SweepBelow(2, 13), true; more; {
+		_, more = s.Next(1)
+	}
+	if x.Len() != 2 {
+		t.Errorf("%d keys are left, want the carried one and the newer", x.Len())
+	}
+	mustApply(t, x, build(t, batch.Assigned{Sequence: 4, BaseOffset: 15}, put("a", "2")))
+	if a := mustGet(t, x, "a"); a.Offset != 15 || a.Carried || a.Until != 0 {
+		t.Errorf("set again: %+v", a)
+	}
+}
+
+func TestWhatExpiredIsGoneWhenItsTombstoneComes(t *testing.T) {
+	x := New()
+	short := put("a", "1")
+	short.TTL = time.Microsecond
+	mustApply(t, x, build(t, batch.Assigned{Sequence: 1, AppendTime: 1}, short, put("b", "1")))
+	if x.NextDue() != 2 {
+		t.Fatalf("next is due at %d", x.NextDue())
+	}
+	expired := batch.BuildExpired([][]byte{[]byte("a"), []byte("b")}, 3)
+	expired.Assign(batch.Assigned{Sequence: 2, BaseOffset: 2, AppendTime: 3})
+	again := build(t, batch.Assigned{Sequence: 3, BaseOffset: 4}, put("b", "2"))
+	mustApply(t, x, expired, again)
+	if _, ok := x.Get([]byte("a")); ok || x.Len() != 1 || x.NextDue() != 0 {
+		t.Fatalf("a is there: %v; %d keys, next due at %d", ok, x.Len(), x.NextDue())
+	}
+}

@@ -2,7 +2,10 @@
 
 package keyindex
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // Entry says where the newest record of a key lies.
 type Entry struct {
@@ -28,9 +31,8 @@ type item struct {
 func byKey(a, b *item) bool { return a.key < b.key }
 
 // byDue orders what expires; keys break ties, so that each place in the order is one item's.
-func byDue(a, b *item) bool {
-	if a.Until != b.Until {
-		return a.Until < b.Until
-	}
-	return strings.Compare(a.key, b.key) < 0
+func byDue(a, b *item) bool { return compareDue(a, b) < 0 }
+
+func compareDue(a, b *item) int {
+	return cmp.Or(cmp.Compare(a.Until, b.Until), strings.Compare(a.key, b.key))
 }

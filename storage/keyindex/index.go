@@ -13,7 +13,7 @@ import (
 // A reader that tells others how far the index has got asks AsOf first and reads then: what it reads is at least as new.
 type Index struct {
 	mu       sync.RWMutex
-	items    map[string]*item
+	items    table
 	ordered  *btree.BTreeG[*item] // every item
 	due      *btree.BTreeG[*item] // the items that expire
 	sequence uint64
@@ -29,14 +29,14 @@ const degree = 32
 // New returns an empty index.
 func New() *Index {
 	o := btree.Options{NoLocks: true, Degree: degree}
-	return &Index{items: make(map[string]*item), ordered: btree.NewBTreeGOptions(byKey, o), due: btree.NewBTreeGOptions(byDue, o)}
+	return &Index{items: newTable(), ordered: btree.NewBTreeGOptions(byKey, o), due: btree.NewBTreeGOptions(byDue, o)}
 }
 
 // Get returns the entry of a key. It says nothing about time: an entry that is due is there until it is removed.
 func (x *Index) Get(key []byte) (Entry, bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	it := x.items[string(key)]
+	it := x.items.getBytes(key)
 	if it == nil {
 		return Entry{}, false
 	}
@@ -47,7 +47,7 @@ func (x *Index) Get(key []byte) (Entry, bool) {
 func (x *Index) Set(key string, e Entry) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if it := x.items[key]; it != nil {
+	if it := x.items.get(key); it != nil {
 		x.update(it, e)
 		return
 	}
@@ -58,7 +58,7 @@ func (x *Index) Set(key string, e Entry) {
 func (x *Index) Remove(key string, offset uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.removeOlder(x.items[key], offset)
+	x.removeOlder(x.items.get(key), offset)
 }
 
 // SetAsOf says how far the index reflects the log: every batch below sequence, every record below offset. Apply does so by
@@ -80,7 +80,7 @@ func (x *Index) AsOf() (sequence, offset uint64) {
 func (x *Index) Len() int {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	return len(x.items)
+	return x.items.count
 }
 
 // LiveBytes is the sum of the sizes of all entries: what of the log is still needed.
@@ -92,13 +92,18 @@ func (x *Index) LiveBytes() int64 {
 
 func (x *Index) insert(key string, e Entry) {
 	it := &item{key: key, Entry: e}
-	x.items[key] = it
+	x.items.add(it)
 	x.ordered.Set(it)
 	if it.Until != 0 {
 		x.due.Set(it)
 	}
-	x.keyBytes += int64(len(key))
-	x.live += int64(e.Size)
+	x.count(it, 1)
+}
+
+// count adds an item to the sums, or with -1 takes it off.
+func (x *Index) count(it *item, times int64) {
+	x.keyBytes += times * allocated(len(it.key))
+	x.live += times * int64(it.Size)
 }
 
 func (x *Index) update(it *item, e Entry) {
@@ -111,8 +116,9 @@ func (x *Index) update(it *item, e Entry) {
 	}
 	queued := it.Until == e.Until && x.shared == 0
 	if x.shared > 0 { // a snapshot holds this one
-		it = &item{key: it.key}
-		x.items[it.key] = it
+		fresh := &item{key: it.key}
+		x.items.swap(it, fresh)
+		it = fresh
 		x.ordered.Set(it)
 	}
 	it.Entry = e
@@ -128,11 +134,10 @@ func (x *Index) removeOlder(it *item, offset uint64) {
 }
 
 func (x *Index) remove(it *item) {
-	delete(x.items, it.key)
+	x.items.remove(it)
 	x.ordered.Delete(it)
 	if it.Until != 0 {
 		x.due.Delete(it)
 	}
-	x.keyBytes -= int64(len(it.key))
-	x.live -= int64(it.Size)
+	x.count(it, -1)
 }

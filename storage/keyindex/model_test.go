@@ -126,7 +126,7 @@ func TestIndexIsWhatANaiveMapIs(t *testing.T) {
 	})
 }
 
-func mustHold(t *rapid.T, x *Index, n naive) {
+func mustHold(t rapid.TB, x *Index, n naive) {
 	t.Helper()
 	mustEqual(t, "all keys", collect(func(f func(string, Entry) bool) { x.Ascend("", "", false, f) }), n.ascend("", "", false))
 	for k, e := range n {
@@ -146,7 +146,7 @@ func mustHold(t *rapid.T, x *Index, n naive) {
 	}
 }
 
-func mustEqual(t *rapid.T, what string, got, want []pair) {
+func mustEqual(t rapid.TB, what string, got, want []pair) {
 	t.Helper()
 	if !slices.Equal(got, want) {
 		t.Fatalf("%s: got %v, want %v", what, got, want)
