@@ -41,6 +41,7 @@ type conn struct {
 	inflight *semaphore.Weighted
 	claims   atomic.Pointer[token.Claims]
 	hello    atomic.Bool
+	features atomic.Uint64 // that the hello agreed on
 	subs     atomic.Int64
 
 	mu      sync.Mutex

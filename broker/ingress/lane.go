@@ -185,11 +185,13 @@ func (l *lane) hello(f *wire.Hello) (wire.Frame, error) {
 	if f.VersionMin > wire.Version || f.VersionMax < wire.Version {
 		return nil, code.New(code.Unsupported, "the client speaks versions %d to %d, this broker %d", f.VersionMin, f.VersionMax, wire.Version)
 	}
+	agreed := f.Features & served
+	l.conn.features.Store(uint64(agreed))
 	l.conn.hello.Store(true)
 	cfg := &l.conn.srv.cfg
 	lim := cfg.Batch.Effective()
 	return &wire.HelloOk{
-		Version: wire.Version, Features: f.Features & served, Node: cfg.Node, Cluster: cfg.Cluster,
+		Version: wire.Version, Features: agreed, Node: cfg.Node, Cluster: cfg.Cluster,
 		Limits: wire.Limits{
 			MaxFrame: uint32(cfg.MaxFrame), MaxBatch: uint32(lim.Batch), MaxRecord: uint32(lim.Record), MaxKey: uint32(lim.Key),
 			MaxHeaderBytes: uint32(lim.HeaderBytes), MaxHeaders: uint16(lim.Headers), MaxInFlight: uint32(min(cfg.InFlightConnection, 1<<31)),
@@ -234,18 +236,31 @@ func (l *lane) lookup(f *wire.Lookup) (wire.Frame, error) {
 	if err := l.allow(rl, found, token.Publish); err != nil && l.allow(rl, found, token.Subscribe) != nil && l.allow(rl, found, token.Manage) != nil {
 		return nil, err
 	}
+	out := logInfo(rl, wire.Features(l.conn.features.Load()))
+	out.MapVersion = m.Version()
+	return out, nil
+}
+
+// logInfo is what a client that agreed on these features is told of a log.
+func logInfo(rl *router.Log, agreed wire.Features) *wire.LogInfo {
 	info := infoOf(rl)
 	out := &wire.LogInfo{
 		Log: info.ID, Name: rl.Name, Ack: wireAck(info.Ack), MinAck: wireAck(info.MinAck), Fsync: wireFsync(info.Fsync),
-		Storage: wire.StorageDisk, MapVersion: m.Version(),
+		Storage: wire.StorageDisk,
 	}
 	if info.Storage == control.StorageMemory {
 		out.Storage = wire.StorageMemory
 	}
+	if agreed.Has(wire.FeatureCaches) { // another client could not read the answer
+		out.Keep, out.DefaultTTL = wire.KeepAll, uint64(info.TTL.Microseconds())
+		if info.Keep == control.KeepNewest {
+			out.Keep = wire.KeepNewest
+		}
+	}
 	for _, s := range rl.Shards {
 		out.Shards = append(out.Shards, wire.Route{Address: s.Address, Generation: s.Generation})
 	}
-	return out, nil
+	return out
 }
 
 func wireAck(s string) wire.Ack {

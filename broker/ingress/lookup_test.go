@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingress
+
+import (
+	"testing"
+	"time"
+
+	"margay.dev/router"
+	"margay.dev/wire"
+	"margay.dev/wire/control"
+)
+
+// What a log keeps is told to who agreed on reading it: the answer to another is without, or it could not be read.
+func TestLogInfoSaysWhatIsKept(t *testing.T) {
+	const before = wire.AllFeatures &^ wire.FeatureCaches
+	for _, tc := range []struct {
+		log    control.Log
+		agreed wire.Features
+		keep   wire.Keep
+		ttl    uint64
+	}{
+		{control.Log{Preset: control.PresetStream}, wire.AllFeatures, wire.KeepAll, 0},
+		{control.Log{Preset: control.PresetCache, Keep: control.KeepAll}, wire.AllFeatures, wire.KeepAll, 0},
+		{control.Log{Preset: control.PresetStream, Keep: control.KeepNewest}, wire.AllFeatures, wire.KeepNewest, 0},
+		{control.Log{Preset: control.PresetCache, TTL: 30 * time.Minute}, wire.AllFeatures, wire.KeepNewest, 1_800_000_000},
+		{control.Log{Preset: control.PresetCache, TTL: 30 * time.Minute}, before, wire.KeepUnknown, 0},
+	} {
+		tc.log.SetDefaults()
+		got := logInfo(&router.Log{Name: "t/n/l", Info: &tc.log, Shards: []router.Shard{{}}}, tc.agreed)
+		if got.Keep != tc.keep || got.DefaultTTL != tc.ttl {
+			t.Errorf("%+v to %b: keep %v, TTL %d", tc.log, tc.agreed, got.Keep, got.DefaultTTL)
+		}
+	}
+}
