@@ -170,7 +170,7 @@ func (f *front) next(l *session.Lane, answer wire.Frame) {
 		_ = e.Parse(body)
 		f.t.Fatalf("got %v %+v, want %v", h.Type, e, answer.Type())
 	}
-	if err := answer.Parse(body); err != nil {
+	if err := wire.ParseFrame(h, answer, body); err != nil {
 		f.t.Fatal(err)
 	}
 }

@@ -186,7 +186,7 @@ func ask(t *testing.T, l *session.Lane, request, answer wire.Frame) {
 	if h.Type != answer.Type() {
 		t.Fatalf("asked %s, answered %s: %q", request.Type(), h.Type, body)
 	}
-	if err := answer.Parse(body); err != nil {
+	if err := wire.ParseFrame(h, answer, body); err != nil {
 		t.Fatal(err)
 	}
 }

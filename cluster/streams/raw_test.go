@@ -120,7 +120,7 @@ func (r *raw) want(l *session.Lane, f, answer wire.Frame) {
 		_ = e.Parse(body)
 		r.t.Fatalf("%v was answered with %v %+v", f.Type(), h.Type, e)
 	}
-	if err := answer.Parse(body); err != nil {
+	if err := wire.ParseFrame(h, answer, body); err != nil {
 		r.t.Fatal(err)
 	}
 }
