@@ -108,7 +108,8 @@ class Cursor:
 
 # ---- batch.md ------------------------------------------------------------------------------------------------
 
-ATTRIBUTES = {1: "zstd", 4: "control", 8: "checkpoint", 16: "checkpoint_start", 128: "scheduled", 256: "dedup"}
+ATTRIBUTES = {1: "zstd", 4: "control", 8: "checkpoint", 16: "checkpoint_start", 32: "carried", 128: "scheduled", 256: "dedup"}
+ATTRIBUTES |= {512: "expired"}
 MAX_SLICE = MAX_BATCH + 3 * MAX_COUNT
 DEDUP = "dedup-id"
 
@@ -132,17 +133,23 @@ def read_batch(raw, form):
     raw = raw[:size]
     need(crc32c(raw[52:]) == crc, "checksum")
     need(stored or attributes & ~0x183 == 0, "attributes")
-    need(reserved == 0 and attributes & ~0x19F == 0 and attributes & 3 <= 1, "attributes")
+    need(reserved == 0 and attributes & ~0x3BF == 0 and attributes & 3 <= 1, "attributes")
     zstd, control, dedup = attributes & 1, attributes & 4, attributes & 256
+    carried, expired = attributes & 32, attributes & 512
     need(meta <= size - 96, "size")
     need(plain <= MAX_BATCH - 96 - meta and (zstd or plain == size - 96 - meta), "size")
     if control:
-        need(attributes & 0x183 == 0 and attributes & 0x18 != 0x10, "attributes")
+        need(attributes & 0x3A3 == 0 and attributes & 0x18 != 0x10, "attributes")
         need(plain == 0, "size")
     else:
         need(attributes & 0x18 == 0, "attributes")
         need(not dedup or (count == 1 and not zstd), "dedup")
-    need(0 < count <= MAX_COUNT and count * 2 <= meta, "count")
+        need(not carried or attributes & ~0xA3 == 0, "attributes")
+        need(not expired or attributes == 512, "attributes")
+        need(not expired or plain == 0, "size")
+        need(not (carried or expired) or producer == 0, "producer")
+    least = 5 if carried else 3 if expired else 2
+    need(0 < count <= MAX_COUNT and count * least <= meta, "count")
     need((producer == 0) == (sequence == 0) and not (control and producer), "producer")
     need(not control or first == 0, "timestamp")
     out = {
@@ -167,7 +174,9 @@ def read_batch(raw, form):
     if not stored:
         need(96 + meta + plain <= LIMITS["batch"] and count <= LIMITS["records"], "limit")
     body = None if zstd else Cursor(raw[96 + meta :])
-    records = read_records(Cursor(raw[96 : 96 + meta]), body, count, lambda _, i: i, head[3], first, plain, not stored)
+    where = Origins(head[3], head[4]) if carried else lambda _, i: {"offset": head[3] + i}
+    shape = {"limited": not stored, "expired": expired}
+    records = read_records(Cursor(raw[96 : 96 + meta]), body, count, where, first, plain, **shape)
     scheduled = any(r["delay_us"] or r["ttl_us"] for r in records)
     need(stored or scheduled == (attributes & 128 != 0), "schedule")
     ids = [dedup_id(r) for r in records]
@@ -177,6 +186,19 @@ def read_batch(raw, form):
         out["header"]["dedup_id"] = ids[0]
     out["records"] = records
     return out
+
+
+class Origins:
+    """Reads where each record of a carried batch was first."""
+
+    def __init__(self, base, generation):
+        self.base, self.generation, self.time = base, generation, 0
+
+    def __call__(self, c, _):
+        offset, generation = c.uvarint(), c.uvarint()
+        self.time = signed(self.time + c.varint())
+        need(offset < self.base and generation <= self.generation, "carried")
+        return {"offset": offset, "generation": generation, "append_time": self.time}
 
 
 def dedup_id(record):
@@ -195,8 +217,8 @@ def read_slice(raw):
     need(size <= len(raw), "short")
     raw = raw[:size]
     need(crc32c(raw[4:]) == crc, "checksum")
-    need(reserved == 0 and attributes == 0, "attributes")
-    need(meta <= size - 72, "size")
+    need(reserved == 0 and attributes & ~512 == 0, "attributes")
+    need(meta <= size - 72 and (not attributes or meta == size - 72), "size")
     need(0 <= after - base <= MAX_COUNT, "slice")
     need(0 < count <= after - base and count * 3 <= meta, "count")
     last = -1
@@ -206,26 +228,29 @@ def read_slice(raw):
         at = c.uvarint()
         need(last < at < after - base, "slice")
         last = at
-        return at
+        return {"offset": base + at}
 
     metas, body = Cursor(raw[72 : 72 + meta]), Cursor(raw[72 + meta :])
-    records = read_records(metas, body, count, place, base, first, body.left(), False)
+    records = read_records(metas, body, count, place, first, body.left(), limited=False, expired=attributes, base=base)
     header = {"sequence": sequence, "base_offset": base, "next_offset": after, "generation": generation}
     header |= {"append_time": time, "first_timestamp": first, "size": size, "count": count}
+    if attributes:
+        header["attributes"] = ["expired"]
     return {"header": header, "records": records}
 
 
-def read_records(meta, body, count, place, base, first, plain, limited):
-    """Place(meta, n) says which record of the batch the n-th one is.
+def read_records(meta, body, count, where, first, plain, limited, expired, base=None):
+    """Where(meta, n) says of the n-th record which offset it has, and what else of it stands before its meta. Base is the
+    offset of the source's first record: of a slice; in a batch the first record is the first.
 
     A body of None is a compressed one: then values and headers stay unknown, but for their sizes."""
     records = []
     for n in range(count):
-        i = place(meta, n)
+        at = where(meta, n)
         flags = meta.fixed("B")
-        need(flags & ~0x1F == 0, "attributes")
+        need(flags & ~0x1F == 0 and (not expired or flags == 3), "attributes")
         delta = meta.varint()
-        need(i or delta == 0, "timestamp")
+        need(delta == 0 or (at["offset"] != base if base is not None else n), "timestamp")
         need(-(1 << 63) <= first + delta < 1 << 63, "timestamp")
         key = meta.blob() if flags & 1 else None
         delay = read_schedule(meta) if flags & 8 else 0
@@ -240,8 +265,7 @@ def read_records(meta, body, count, place, base, first, plain, limited):
         if limited:
             need(len(key or b"") <= LIMITS["key"] and headers_size <= LIMITS["header_bytes"], "limit")
             need(len(key or b"") + headers_size + value_size <= LIMITS["record"], "limit")
-        record = {
-            "offset": base + i,
+        record = at | {
             "key": None if key is None else key.hex(),
             "timestamp": first + delta,
             "delay_us": delay,
@@ -438,7 +462,7 @@ def stored_at(raw, pos):
 
 def next_offset(raw, pos):
     base, attributes, count = (struct.unpack_from(f, raw, pos + at)[0] for f, at in (("<Q", 16), ("<H", 58), ("<I", 60)))
-    return base if attributes & 4 else base + count
+    return base if attributes & 0x24 else base + count
 
 
 def placed(pos, batch):

@@ -159,7 +159,7 @@ func testFirstBatch(_ *testing.T, f *fixture) {
 
 func testAppend(_ *testing.T, f *fixture) {
 	f.append(append(f.w.Checkpoint(1, 30), f.w.Record(10))...)
-	f.append(f.w.Record(100), f.w.Control(), f.w.Records([]byte("a"), nil, []byte("")))
+	f.append(f.w.Record(100), f.w.Control(), f.w.Records([]byte("a"), nil, []byte("")), f.w.Carried(2, 100), f.w.Expired(2))
 	f.reopened()
 	f.w.Generation++
 	f.append(f.w.Record(100_000))
@@ -360,10 +360,11 @@ func testReadIsStable(t *testing.T, f *fixture) {
 func testFindOffset(t *testing.T, f *fixture) {
 	f.fill(1, 2, 50)
 	f.append(f.w.Control(), f.w.Records([]byte("a"), []byte("b"), []byte("c")), f.w.Control())
+	f.append(f.w.Carried(3, 100_000), f.w.Carried(3, 100_000), f.w.Expired(3), f.w.Carried(1, 10)) // more than an index entry apart
 	f.fill(2, 5, 100)
 	f.append(f.w.Checkpoint(2, 10)...) // a segment without records
 	f.append(f.w.Checkpoint(1, 10)...)
-	f.append(f.w.Control())
+	f.append(f.w.Control(), f.w.Carried(1, 10))
 	for pass := range 3 {
 		f.findOffsets(f.m.StartOffset())
 		if _, err := f.l.FindOffset(f.m.NextOffset() + 1); !errors.Is(err, storage.ErrOutOfRange) {

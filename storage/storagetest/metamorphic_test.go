@@ -194,7 +194,7 @@ func (r *metaRun) publish(op metaOp) string {
 	r.now += op.tick
 	r.queue = append(r.queue, r.at(r.w.Records(values...)))
 	if r.batches++; r.batches%r.c.Control == 0 {
-		r.queue = append(r.queue, r.at(r.w.Control()))
+		r.queue = append(r.queue, r.at(r.w.Control()), r.at(r.w.Carried(r.c.Control, 500)))
 	}
 	if len(r.queue) >= r.c.Group {
 		r.append()
@@ -230,7 +230,7 @@ func (r *metaRun) read(from uint64) string {
 			r.must(err)
 			run = run[len(b):]
 			seq++
-			if b.IsControl() {
+			if !b.HasOffsets() {
 				continue
 			}
 			it, offset := b.Records(), b.BaseOffset()

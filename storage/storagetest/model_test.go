@@ -98,11 +98,15 @@ func (x *machine) append(t *rapid.T) {
 	var batches []batch.Batch
 	for range rapid.IntRange(1, 5).Draw(t, "batches") {
 		x.step(t)
-		switch rapid.IntRange(0, 4).Draw(t, "kind") {
+		switch rapid.IntRange(0, 6).Draw(t, "kind") {
 		case 0:
 			batches = append(batches, x.w.Control())
 		case 1:
 			batches = append(batches, x.w.Records([]byte("x"), nil, []byte("z")))
+		case 2:
+			batches = append(batches, x.w.Carried(rapid.IntRange(1, 9).Draw(t, "carried"), size(t)))
+		case 3:
+			batches = append(batches, x.w.Expired(rapid.IntRange(1, 9).Draw(t, "expired")))
 		default:
 			batches = append(batches, x.w.Record(size(t)))
 		}

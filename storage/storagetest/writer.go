@@ -64,6 +64,31 @@ func (w *Writer) Control() batch.Batch {
 	return w.Assign(batch.BuildControl(batch.LogStart{Sequence: w.Sequence, Offset: w.Offset}))
 }
 
+// Carried returns a batch of so many records of size bytes that take no offset here: they have those of older ones.
+func (w *Writer) Carried(count, size int) batch.Batch {
+	records := make([]batch.Carried, count)
+	for i := range records {
+		old := w.Offset * uint64(i) / uint64(count)
+		records[i] = batch.Carried{
+			Record: batch.Record{Key: fmt.Append(nil, old), Value: Value(old, size), Timestamp: w.Time}, Offset: old, AppendTime: w.Time - 1,
+		}
+	}
+	b, err := batch.BuildCarried(records, batch.None)
+	if err != nil {
+		panic(fmt.Sprintf("build test batch: %v", err))
+	}
+	return w.Assign(b)
+}
+
+// Expired returns a batch of so many tombstones of keys whose time to live ended.
+func (w *Writer) Expired(count int) batch.Batch {
+	keys := make([][]byte, count)
+	for i := range keys {
+		keys[i] = fmt.Append(nil, i)
+	}
+	return w.Assign(batch.BuildExpired(keys, w.Time))
+}
+
 // Checkpoint returns a checkpoint in so many parts, each with filler for about size bytes.
 func (w *Writer) Checkpoint(parts, size int) []batch.Batch {
 	out := make([]batch.Batch, parts)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,7 +80,7 @@ func FuzzCheckStored(f *testing.F) {
 		}
 		boundAllocation(t, uint64(64*len(raw)+8*b.PlainSize()), func() {
 			_ = walkMetas(b)
-			_, _ = readAll(b)
+			_, _ = readCarried(b)
 			_, _ = b.Entries()
 			_, _ = b.CheckpointPart()
 		})
@@ -87,6 +88,44 @@ func FuzzCheckStored(f *testing.F) {
 		b.Assign(batch.Assigned{Sequence: b.Sequence() + 1, BaseOffset: b.BaseOffset(), AppendTime: b.AppendTime()})
 		if _, err := batch.CheckStored(b); err != nil || !bytes.Equal(before, b[48:]) {
 			t.Fatalf("assigning again: %v", err)
+		}
+	})
+}
+
+// FuzzLeaderBatches: a carried or expired batch that can be read is written again with the same bytes.
+func FuzzLeaderBatches(f *testing.F) {
+	seedVectors(f, "stored_carried", "stored_expired", "refused_carried", "refused_expired")
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if len(raw) >= batch.HeaderSize {
+			copy(raw[4:], "MGB1")
+			reseal(reframe(raw), true)
+		}
+		b, err := batch.CheckStored(raw)
+		if err != nil || !b.IsCarried() && !b.IsExpired() || b.Compressed() {
+			return
+		}
+		records, err := readCarried(b)
+		if err != nil {
+			return
+		}
+		var again batch.Batch
+		switch scheduled := slices.ContainsFunc(records, func(r batch.Carried) bool { return r.TTL > 0 || r.Delay > 0 }); {
+		case b.IsExpired():
+			keys := make([][]byte, len(records))
+			for i, r := range records {
+				if r.Timestamp != b.FirstTimestamp() {
+					return // no leader writes that
+				}
+				keys[i] = r.Key
+			}
+			again = batch.BuildExpired(keys, b.FirstTimestamp())
+		case scheduled != b.Scheduled():
+			return // nor that
+		default:
+			again = carried(t, batch.None, records...)
+		}
+		if !bytes.Equal(again[48:], b[48:]) {
+			t.Fatalf("%x is written as %x", []byte(b[48:]), []byte(again[48:]))
 		}
 	})
 }

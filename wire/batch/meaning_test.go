@@ -48,6 +48,8 @@ type sliceHeaderMeaning struct {
 	FirstTimestamp int64  `json:"first_timestamp"`
 	Size           int    `json:"size"`
 	Count          int    `json:"count"`
+
+	Attributes []string `json:"attributes,omitempty"`
 }
 
 // recordMeaning holds bytes as hexadecimal digits; null is none, a tombstone where it stands for a value.
@@ -59,6 +61,10 @@ type recordMeaning struct {
 	Timestamp int64       `json:"timestamp"`
 	DelayUs   int64       `json:"delay_us"`
 	TTLUs     int64       `json:"ttl_us"`
+
+	// Of a carried record, where it was first; of others these are the batch's.
+	Generation *uint64 `json:"generation,omitempty"`
+	AppendTime *int64  `json:"append_time,omitempty"`
 }
 
 // meaning says what the bytes mean according to this package.
@@ -82,13 +88,7 @@ func meaning(t *testing.T, about, form string, raw []byte) vector {
 		ProducerSequence: b.ProducerSequence(), FirstTimestamp: b.FirstTimestamp(), PlainSize: b.PlainSize(),
 		DedupID: hex.EncodeToString(b.DedupID()),
 	}
-	records, err := readAll(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, r := range records {
-		v.Records = append(v.Records, recordMeaningOf(b.BaseOffset()+uint64(i), r))
-	}
+	v.Records = recordMeanings(t, b)
 	entries, err := b.Entries()
 	if err != nil {
 		t.Fatal(err)
@@ -97,6 +97,26 @@ func meaning(t *testing.T, about, form string, raw []byte) vector {
 		v.Entries = append(v.Entries, entryMeaning(t, e))
 	}
 	return v
+}
+
+func recordMeanings(t *testing.T, b batch.Batch) (out []recordMeaning) {
+	t.Helper()
+	r := b.Records()
+	for {
+		var rec batch.Record
+		ok, err := r.Next(&rec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			return out
+		}
+		m := recordMeaningOf(r.Offset(), rec)
+		if b.IsCarried() {
+			m.Generation, m.AppendTime = new(r.Generation()), new(r.AppendTime())
+		}
+		out = append(out, m)
+	}
 }
 
 func sliceMeaning(t *testing.T, about string, raw []byte) vector {
@@ -117,6 +137,10 @@ func sliceMeaning(t *testing.T, about string, raw []byte) vector {
 	v.Header = sliceHeaderMeaning{
 		Sequence: s.Sequence(), BaseOffset: s.BaseOffset(), NextOffset: s.NextOffset(), Generation: s.Generation(),
 		AppendTime: s.AppendTime(), FirstTimestamp: s.FirstTimestamp(), Size: s.Size(), Count: s.Count(),
+	}
+	if header := v.Header.(sliceHeaderMeaning); s.IsExpired() {
+		header.Attributes = []string{"expired"}
+		v.Header = header
 	}
 	for i, r := range records {
 		v.Records = append(v.Records, recordMeaningOf(offsets[i], r))
@@ -141,8 +165,10 @@ func attributeNames(b batch.Batch) []string {
 		{b.IsControl(), "control"},
 		{b.IsCheckpoint(), "checkpoint"},
 		{b.IsCheckpointStart(), "checkpoint_start"},
+		{b.IsCarried(), "carried"},
 		{b.Scheduled(), "scheduled"},
 		{b.Attributes()&batch.AttrDedup != 0, "dedup"},
+		{b.IsExpired(), "expired"},
 	} {
 		if a.set {
 			names = append(names, a.name)
@@ -231,6 +257,7 @@ func ruleName(t *testing.T, err error) string {
 		"limit": batch.ErrLimit, "schedule": batch.ErrSchedule, "timestamp": batch.ErrTimestamp,
 		"producer": batch.ErrProducer, "assigned": batch.ErrAssigned, "compression": batch.ErrCompression,
 		"unknown_entry": batch.ErrUnknownEntry, "entry": batch.ErrEntry, "dedup": batch.ErrDedup, "slice": batch.ErrSlice,
+		"carried": batch.ErrCarried,
 	} {
 		if errors.Is(err, rule) {
 			return name

@@ -221,7 +221,9 @@ func cutAgain(s batch.Slice, records []batch.Record, offsets []uint64) batch.Sli
 	}
 	source := make([]batch.Record, span)
 	for i := range source {
-		source[i].Timestamp = s.FirstTimestamp()
+		if source[i].Timestamp = s.FirstTimestamp(); s.IsExpired() {
+			source[i].Key = []byte{}
+		}
 	}
 	keep := make([]int, len(records))
 	for i, offset := range offsets {
@@ -238,6 +240,10 @@ func cutAgain(s batch.Slice, records []batch.Record, offsets []uint64) batch.Sli
 	b, err := builder.Build(0, 0, batch.None)
 	if err != nil {
 		return nil
+	}
+	if s.IsExpired() {
+		b[59] |= 2
+		reseal(b, false)
 	}
 	b.Assign(batch.Assigned{Sequence: s.Sequence(), BaseOffset: s.BaseOffset(), Generation: s.Generation(), AppendTime: s.AppendTime()})
 	again, err := batch.BuildSlice(b, keep)

@@ -29,6 +29,8 @@ func vectorCases(t *testing.T) []vectorCase {
 	all = append(all, controlCases()...)
 	all = append(all, refusedCases(t)...)
 	all = append(all, refusedAttributeCases(t)...)
+	all = append(all, leaderCases(t)...)
+	all = append(all, refusedLeaderCases(t)...)
 	all = append(all, sliceCases(t)...)
 	all = append(all, refusedSliceCases(t)...)
 	return append(all, refusedControlCases()...)
@@ -188,6 +190,7 @@ func refusedCases(t *testing.T) []vectorCase {
 		{"control", "a producer sent a control batch", func(b []byte) { b[58] |= 4 }},
 		{"carried", "attribute of a later release", func(b []byte) { b[58] |= 32 }},
 		{"settlement", "attribute of a later release", func(b []byte) { b[58] |= 64 }},
+		{"expired", "a producer says that keys have expired", func(b []byte) { b[59] |= 2 }},
 		{"attribute", "attribute without a meaning", func(b []byte) { b[59] |= 0x80 }},
 		{"count_zero", "no records", func(b []byte) { b[60] = 0 }},
 		{"count_low", "a record more than the header says", func(b []byte) { b[60] = 1 }},
