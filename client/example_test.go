@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"time"
 
 	"margay.dev/client"
 	"margay.dev/client/admin"
@@ -145,4 +146,18 @@ func Example_admin() {
 		log.Fatal(err)
 	}
 	fmt.Println(s.Name, s.Shards)
+}
+
+// Create a cache whose records live for half an hour, unless they are put with a TTL of their own.
+func Example_adminCache() {
+	a, err := admin.Named("local")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer a.Close()
+	k, err := a.EnsureCache(context.Background(), admin.CacheSpec{Name: "sessions", TTL: new(admin.Duration(30 * time.Minute))})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(k.Name, k.TTL)
 }

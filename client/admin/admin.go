@@ -33,6 +33,9 @@ type CacheSpec = control.CacheSpec
 // CachePatch changes what it names.
 type CachePatch = control.CachePatch
 
+// Duration is a span of time as settings have it: new(admin.Duration(30 * time.Minute)).
+type Duration = control.Duration
+
 // Config says where the control plane is and who asks.
 type Config struct {
 	// HTTP is the base URL of the control plane.

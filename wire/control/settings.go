@@ -108,16 +108,16 @@ func (p *LogPatch) Apply(l *Log) []Problem {
 	return append(fixed, l.Validate()...)
 }
 
-// applyKeep changes what is kept, in the one direction in which every reader is told what it is about to miss: the log
-// of everything holds what the index of the newest is made from, and what goes later, goes as by retention. The other way
-// round there is no such log: what was replaced is gone, and what was carried past a dropped segment lies at no offset, so
-// that a reader from the earliest offset on would take the rest for all there ever was.
+// applyKeep changes what is kept, in the one direction in which every reader is told what it misses: the log of everything
+// holds what the index of the newest is made from, and what goes later goes as by retention. The other way round there is
+// no such log: what was replaced is gone, and what was carried past a dropped segment lies at no offset, so that a reader
+// from the earliest offset on would take the rest for all there ever was.
 func (p *LogPatch) applyKeep(l *Log, fixed *problems) {
 	if p.Keep == nil || *p.Keep == l.Keep {
 		return
 	}
 	if l.Keep == KeepNewest {
-		fixed.add("keep", "cannot change from %q to %.100q: records that were replaced are gone, and a reader of all would not learn of those that were carried over; create a new %s",
+		fixed.add("keep", "cannot change from %q to %.100q: records that were replaced are gone, and a reader of all would not be told of every key that is left; create a new %s",
 			l.Keep, *p.Keep, l.Preset)
 		return
 	}
