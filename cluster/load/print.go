@@ -68,7 +68,7 @@ func (s *Spec) describe() string {
 	if s.Watchers > 0 {
 		add("%s of %s on %s", count(s.Watchers, "watcher"), s.watched(), count(s.Connections, "connection"))
 	}
-	if s.Workload.keyed() {
+	if s.Workload.HasKeys() {
 		add("%s", count(s.Keys, "key"))
 	}
 	add("%s", Bytes(int64(s.Size)))

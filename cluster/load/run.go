@@ -125,9 +125,9 @@ func (r *run) takeKeys() error {
 		r.kv = k.KV
 	}
 	switch {
-	case r.spec.Workload.keyed() && r.kv == nil:
+	case r.spec.Workload.HasKeys() && r.kv == nil:
 		return errNeedsKV
-	case !r.spec.Workload.keyed() && r.kv != nil:
+	case !r.spec.Workload.HasKeys() && r.kv != nil:
 		return errNeedsStream
 	case r.kv != nil:
 		r.keys = newKeys(r.spec.Keys)

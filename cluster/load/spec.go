@@ -36,8 +36,8 @@ const (
 // Workloads are all of them.
 func Workloads() []Workload { return []Workload{Pub, Latency, Sub, Fanout, Put, Get, Watch} }
 
-// keyed says whether it needs a KV.
-func (w Workload) keyed() bool { return w == Put || w == Get || w == Watch }
+// HasKeys says whether it needs a KV, in place of a System with messages.
+func (w Workload) HasKeys() bool { return w == Put || w == Get || w == Watch }
 
 // Spec says what to measure. It is part of every result.
 type Spec struct {
@@ -101,11 +101,11 @@ func Flags(fs *flag.FlagSet, w Workload) *Spec {
 	if w == "" || w == Sub {
 		fs.BoolVar(&s.Prepared, "prepared", false, "the messages are there already: publish none before reading")
 	}
-	if w == "" || w.keyed() {
+	if w == "" || w.HasKeys() {
 		s.keyFlags(fs, &def)
 	}
 	what := "stream"
-	if w.keyed() {
+	if w.HasKeys() {
 		what = "cache"
 	}
 	fs.IntVar(&s.Shards, "shards", 1, "shards of the "+what+" that is made for the run")
@@ -161,7 +161,7 @@ func (s *Spec) Fill() {
 	if s.Workload == Fanout {
 		fill(&s.InFlight, 1000)
 	}
-	if s.Workload.keyed() {
+	if s.Workload.HasKeys() {
 		s.fillKeys(fill)
 	}
 	fill(&s.InFlight, 500)
@@ -201,7 +201,7 @@ func (s *Spec) Validate() error {
 	errs = append(errs, s.validateKeys()...)
 	must(s.Shards >= 1, "--shards %d: want 1 or more", s.Shards)
 	must(s.Subscribers >= 0 && s.Subscribers <= 100_000, "--subscribers %d: want 1 to 100,000", s.Subscribers)
-	if !s.Workload.keyed() {
+	if !s.Workload.HasKeys() {
 		must(s.Connections >= 0 && s.Connections <= s.Subscribers, "--connections %d: want 1 to --subscribers, which is %d", s.Connections, s.Subscribers)
 	}
 	return errors.Join(errs...)

@@ -90,7 +90,7 @@ func (s *Spec) validateKeys() (errs []error) {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	if !s.Workload.keyed() {
+	if !s.Workload.HasKeys() {
 		must(s.Keys == 0 && s.Watchers == 0 && s.Watch == "" && s.Pace == 0, "--keys, --watchers, --watch and --pace: for put, get and watch only")
 		return errs
 	}

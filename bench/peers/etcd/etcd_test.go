@@ -12,6 +12,8 @@ func TestMain(m *testing.M) { peertest.Main(m, self()) }
 
 func TestEveryWorkload(t *testing.T) { peertest.Smoke(t) }
 
+func TestKeys(t *testing.T) { peertest.SmokeKeys(t, true) }
+
 // Publishers over fewer connections than there are of them.
 func TestShare(t *testing.T) {
 	s := peertest.Serve(t)
@@ -35,8 +37,10 @@ func TestServerThatDiesEndsTheRun(t *testing.T) {
 	for _, args := range [][]string{
 		{"-in-flight", "1"},
 		{"-in-flight", "64"},
+		{"-workload", "put", "-in-flight", "1"},
+		{"-workload", "put", "-in-flight", "64"},
 	} {
 		// Large messages: its files grow by many megabytes at a time.
-		peertest.ServerDies(t, append(args, "-workload", "pub", "-messages", "1000000000", "-size", "65536")...)
+		peertest.ServerDies(t, append([]string{"-workload", "pub", "-messages", "1000000000", "-size", "65536"}, args...)...)
 	}
 }

@@ -54,15 +54,22 @@ func drive(fs *flag.FlagSet) func(context.Context, string, load.Spec) (load.Syst
 			return nil, errors.Join(fmt.Errorf("status: %w", err), s.main.Close())
 		}
 		s.version = status.Version
+		if spec.Workload.HasKeys() {
+			return load.Keyed(kv{s}), nil
+		}
 		return s, nil
 	}
 }
 
 func (s *system) String() string {
-	if s.spec.Workload == load.Sub || s.spec.Workload == load.Fanout {
+	switch s.spec.Workload {
+	case load.Sub, load.Fanout, load.Watch:
 		return "etcd " + s.version + ", watch"
+	case load.Get:
+		return "etcd " + s.version + ", get"
+	default:
+		return "etcd " + s.version + ", put"
 	}
-	return "etcd " + s.version + ", put"
 }
 
 func (s *system) Close() error {
@@ -89,7 +96,7 @@ func (s *system) Subscribe(ctx context.Context, sub load.Subscription) (io.Close
 	if err != nil {
 		return nil, err
 	}
-	opts := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithCreatedNotify()}
+	opts := []clientv3.OpOption{clientv3.WithPrefix()}
 	if sub.Replay {
 		first, err := s.firstRevision(ctx, c)
 		if err != nil {
@@ -97,8 +104,15 @@ func (s *system) Subscribe(ctx context.Context, sub load.Subscription) (io.Close
 		}
 		opts = append(opts, clientv3.WithRev(first))
 	}
+	return s.watch(ctx, c, s.prefix, opts, sub.Each, sub.Fail)
+}
+
+// watch hands on the values of puts from when it returns.
+func (s *system) watch(
+	ctx context.Context, c *connection, key string, opts []clientv3.OpOption, each func([]byte), fail func(error),
+) (io.Closer, error) {
 	watching, cancel := context.WithCancel(c.alive)
-	events := c.Watch(watching, s.prefix, opts...)
+	events := c.Watch(watching, key, append(opts, clientv3.WithCreatedNotify())...)
 	select {
 	case r, ok := <-events: // it says that the watch is there, and nothing else
 		if err := r.Err(); err != nil || !ok {
@@ -111,11 +125,11 @@ func (s *system) Subscribe(ctx context.Context, sub load.Subscription) (io.Close
 	}
 	w := &watch{cancel: cancel}
 	w.ended.Go(func() {
-		err := follow(events, sub.Each)
+		err := follow(events, each)
 		if cause := context.Cause(watching); cause == nil {
-			sub.Fail(err)
+			fail(err)
 		} else if errors.Is(cause, errClosed) { // by the server, and not by us
-			sub.Fail(cause)
+			fail(cause)
 		}
 	})
 	return w, nil

@@ -25,12 +25,24 @@ func TestEveryWorkload(t *testing.T) {
 	}
 }
 
+func TestKeys(t *testing.T) {
+	for name, args := range map[string][]string{"default": nil, "always": {"-mode", modeAlways}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			peertest.SmokeKeys(t, true, args...)
+		})
+	}
+}
+
 // The other ways to do the same.
 func TestOtherWays(t *testing.T) {
 	s := peertest.Serve(t)
 	for _, args := range []string{
 		"-workload pub -via raw -warmup 0s -messages 3000",
 		"-workload sub -consume push -messages 3000",
+		"-workload put -via raw -warmup 0s -messages 3000",
+		"-workload put -via calls -warmup 0s -messages 3000",
+		"-workload get -via raw -warmup 0s -messages 3000 -history 1",
 	} {
 		if r := peertest.Drive(t, s, strings.Fields(args)...); r.Messages != 3000 {
 			t.Errorf("%s: %d messages", args, r.Messages)
@@ -89,7 +101,9 @@ func TestServerThatDiesEndsTheRun(t *testing.T) {
 		{"-via", "async"},
 		{"-via", "raw"},
 		{"-via", "fast"},
+		{"-workload", "put", "-via", "calls"},
+		{"-workload", "put"},
 	} {
-		peertest.ServerDies(t, append(args, "-workload", "pub", "-messages", "1000000000")...)
+		peertest.ServerDies(t, append([]string{"-workload", "pub", "-messages", "1000000000"}, args...)...)
 	}
 }

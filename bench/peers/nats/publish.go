@@ -87,11 +87,15 @@ func (s *system) newAsync(done load.Done) (*asyncPublisher, error) {
 }
 
 func (p *asyncPublisher) Publish(_ context.Context, msg []byte, at int64) error {
+	return p.publish(p.subject, msg, at)
+}
+
+func (p *asyncPublisher) publish(subject string, msg []byte, at int64) error {
 	if err := p.under.Add(at); err != nil {
 		return err
 	}
 	// No second attempt: the bytes are the caller's again by then.
-	_, err := p.js.PublishMsgAsync(&nats.Msg{Subject: p.subject, Data: msg}, jetstream.WithRetryAttempts(0))
+	_, err := p.js.PublishMsgAsync(&nats.Msg{Subject: subject, Data: msg}, jetstream.WithRetryAttempts(0))
 	if err != nil && p.under.Drop() {
 		return err
 	}

@@ -13,49 +13,67 @@ import (
 	"margay.dev/cluster/load"
 )
 
-// rawPublisher does what asyncPublisher does, with the connection alone: all answers come to one subject and are counted,
-// not decoded. It shows how much of the price is the jetstream package's.
+// requests are made with the connection alone: all answers come to one subject and are counted, not decoded. It shows how much
+// of the price is the jetstream package's. The server answers a connection in order.
+type requests struct {
+	nc    *nats.Conn
+	reply string
+	under *peer.UnderWay
+	check func(answer *nats.Msg) error
+}
+
+func (s *system) newRequests(done load.Done, check func(*nats.Msg) error) (*requests, error) {
+	r := &requests{under: peer.NewUnderWay(s.spec.InFlight, done), check: check}
+	var err error
+	if r.nc, err = s.dial(nats.ClosedHandler(func(*nats.Conn) { r.under.Fail(errClosed) })); err != nil {
+		return nil, err
+	}
+	r.reply = r.nc.NewInbox()
+	if _, err := r.nc.Subscribe(r.reply, func(m *nats.Msg) { r.under.Tell(1, r.check(m)) }); err != nil {
+		r.nc.Close()
+		return nil, fmt.Errorf("subscribe to answers: %w", err)
+	}
+	return r, nil
+}
+
+func (r *requests) request(subject string, msg []byte, at int64) error {
+	if err := r.under.Add(at); err != nil {
+		return err
+	}
+	if err := r.nc.PublishRequest(subject, r.reply, msg); err != nil && r.under.Drop() {
+		return err
+	}
+	return nil
+}
+
+func (r *requests) Close() error { //nolint:unparam // load.Publisher
+	r.nc.Close()
+	r.under.Fail(errClosed)
+	return nil
+}
+
+// stored takes an answer with a stream and a sequence for a good one, and all else (an error, no stream) for a bad one.
+func stored(m *nats.Msg) error {
+	if !bytes.HasPrefix(m.Data, []byte(`{"stream":`)) || bytes.Contains(m.Data, []byte(`"error":`)) {
+		return fmt.Errorf("answer %q %v", m.Data, m.Header)
+	}
+	return nil
+}
+
+// rawPublisher does what asyncPublisher does, without the jetstream package.
 type rawPublisher struct {
-	nc             *nats.Conn
-	subject, reply string
-	under          *peer.UnderWay
+	*requests
+	subject string
 }
 
 func (s *system) newRaw(done load.Done) (*rawPublisher, error) {
-	p := &rawPublisher{subject: s.place, under: peer.NewUnderWay(s.spec.InFlight, done)}
-	var err error
-	if p.nc, err = s.dial(nats.ClosedHandler(func(*nats.Conn) { p.under.Fail(errClosed) })); err != nil {
+	r, err := s.newRequests(done, stored)
+	if err != nil {
 		return nil, err
 	}
-	p.reply = p.nc.NewInbox()
-	if _, err := p.nc.Subscribe(p.reply, p.answered); err != nil {
-		p.nc.Close()
-		return nil, fmt.Errorf("subscribe to answers: %w", err)
-	}
-	return p, nil
+	return &rawPublisher{r, s.place}, nil
 }
 
 func (p *rawPublisher) Publish(_ context.Context, msg []byte, at int64) error {
-	if err := p.under.Add(at); err != nil {
-		return err
-	}
-	if err := p.nc.PublishRequest(p.subject, p.reply, msg); err != nil && p.under.Drop() {
-		return err
-	}
-	return nil
-}
-
-// answered takes an answer with a stream and a sequence for a good one, and all else (an error, no stream) for a bad one.
-func (p *rawPublisher) answered(m *nats.Msg) {
-	if !bytes.HasPrefix(m.Data, []byte(`{"stream":`)) || bytes.Contains(m.Data, []byte(`"error":`)) {
-		p.under.Tell(1, fmt.Errorf("answer %q %v", m.Data, m.Header))
-		return
-	}
-	p.under.Tell(1, nil)
-}
-
-func (p *rawPublisher) Close() error {
-	p.nc.Close()
-	p.under.Fail(errClosed)
-	return nil
+	return p.request(p.subject, msg, at)
 }

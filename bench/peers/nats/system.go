@@ -35,6 +35,9 @@ const (
 	consumePush    = "push"    // the server pushes all it has, no acknowledgment, no flow control
 )
 
+// closeWithin bounds what is done about the server when a run is over.
+const closeWithin = time.Minute
+
 // system is one stream of one server.
 type system struct {
 	addr    *url.URL
@@ -53,10 +56,11 @@ type system struct {
 }
 
 func drive(fs *flag.FlagSet) func(context.Context, string, load.Spec) (load.System, error) {
-	via := fs.String("via", viaAuto, "how to publish: sync, async, raw, fast (JetStream), core, or auto")
+	via := fs.String("via", viaAuto, "how to publish: sync, async, raw, fast (JetStream), core, or auto; how to put or get: calls, async (put), raw, or auto")
 	place := fs.String("place", "", "stream to use and to keep (default: one for the run, removed after it)")
 	consume := fs.String("consume", consumeOrdered, "how to replay: ordered (the jetstream package's consumer) or push")
 	pull := fs.Int("pull", 2000, "messages that an ordered consumer asks for at a time")
+	history := fs.Int("history", 64, "values that a bucket keeps of each key, 1 to 64")
 	return func(ctx context.Context, addr string, spec load.Spec) (load.System, error) {
 		u, err := url.Parse(addr)
 		if err != nil {
@@ -72,6 +76,9 @@ func drive(fs *flag.FlagSet) func(context.Context, string, load.Spec) (load.Syst
 		if *consume != consumeOrdered && *consume != consumePush {
 			return nil, fmt.Errorf("-consume %q: want ordered or push", *consume)
 		}
+		if spec.Workload.HasKeys() {
+			return s.keyed(ctx, *via, *history)
+		}
 		if s.via, err = chooseVia(*via, spec); err != nil {
 			return nil, err
 		}
@@ -80,6 +87,21 @@ func drive(fs *flag.FlagSet) func(context.Context, string, load.Spec) (load.Syst
 		}
 		return s, nil
 	}
+}
+
+// keyed opens a bucket.
+func (s *system) keyed(ctx context.Context, via string, history int) (sys load.System, err error) {
+	if history < 1 || history > 64 {
+		return nil, fmt.Errorf("-history %d: want 1 to 64", history)
+	}
+	if s.via, err = chooseKVVia(via, s.spec); err != nil {
+		return nil, err
+	}
+	if sys, err = s.openKV(ctx, uint8(history)); err != nil {
+		s.keep = true // nothing was made
+		return nil, errors.Join(err, s.Close())
+	}
+	return sys, nil
 }
 
 // chooseVia decides how to publish, and refuses what would not be what it says.
@@ -168,7 +190,7 @@ func (s *system) String() string {
 func (s *system) Close() error {
 	var err error
 	if s.js != nil && !s.keep {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 		defer cancel()
 		err = s.js.DeleteStream(ctx, s.place)
 	}

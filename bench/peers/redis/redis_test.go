@@ -36,6 +36,51 @@ func TestEveryWorkload(t *testing.T) {
 	}
 }
 
+func TestKeys(t *testing.T) {
+	needsRedis(t)
+	for _, mode := range []string{modeDefault, modeAlways} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			peertest.SmokeKeys(t, false, "-mode", mode)
+		})
+	}
+}
+
+// Answers to GETs are told of one by one and in order, wherever a read cuts them, and only a whole value is a good one.
+func TestAnswersOfKeysAreReadInAnyPieces(t *testing.T) {
+	s := kv{&system{spec: load.Spec{Size: 3}}}
+	const text = "$3\r\nabc\r\n$-1\r\n-OOM no room\r\n$1\r\na\r\n$3\r\ndef\r\n"
+	for cut := range len(text) + 1 {
+		var told []string
+		rest := text
+		for _, end := range []int{cut, len(text)} {
+			for {
+				n, failed, err := s.wholeGet([]byte(rest[:end-(len(text)-len(rest))]))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n == 0 {
+					break
+				}
+				told, rest = append(told, map[bool]string{true: "good", false: "failed"}[failed == nil]), rest[n:]
+			}
+		}
+		if got := strings.Join(told, " "); got != "good failed failed failed good" {
+			t.Fatalf("cut at %d: %s", cut, got)
+		}
+	}
+	for _, bad := range []string{"+OK\r\n", "$4\r\nabcd\r\n", "\n"} {
+		if _, _, err := s.wholeGet([]byte(bad)); !errors.Is(err, errProtocol) {
+			t.Errorf("%q: %v", bad, err)
+		}
+		if bad[0] != '+' {
+			if _, _, err := wholeSet([]byte(bad)); !errors.Is(err, errProtocol) {
+				t.Errorf("SET, %q: %v", bad, err)
+			}
+		}
+	}
+}
+
 // What -place names is there for the next process.
 func TestPlaceIsKept(t *testing.T) {
 	needsRedis(t)
@@ -127,7 +172,9 @@ func TestServerThatDiesEndsTheRun(t *testing.T) {
 	for _, args := range [][]string{
 		{"-in-flight", "1"},
 		{"-in-flight", "500"},
+		{"-workload", "put", "-in-flight", "1"},
+		{"-workload", "put", "-in-flight", "64"},
 	} {
-		peertest.ServerDies(t, append(args, "-workload", "pub", "-messages", "1000000000")...)
+		peertest.ServerDies(t, append([]string{"-workload", "pub", "-messages", "1000000000"}, args...)...)
 	}
 }

@@ -19,6 +19,9 @@ import (
 // field is the one field of each entry.
 const field = "v"
 
+// closeWithin bounds what is done about the server when a run is over.
+const closeWithin = time.Minute
+
 // system is one stream of one server.
 type system struct {
 	addr    string
@@ -29,7 +32,7 @@ type system struct {
 }
 
 func drive(fs *flag.FlagSet) func(context.Context, string, load.Spec) (load.System, error) {
-	place := fs.String("place", "", "stream to use and to keep (default: one for the run, removed after it)")
+	place := fs.String("place", "", "stream, or prefix of keys, to use and to keep (default: one for the run, removed after it)")
 	return func(ctx context.Context, addr string, spec load.Spec) (load.System, error) {
 		s := &system{addr: addr, spec: spec, key: *place, keep: *place != ""}
 		if s.key == "" {
@@ -41,6 +44,10 @@ func drive(fs *flag.FlagSet) func(context.Context, string, load.Spec) (load.Syst
 		}
 		_, after, _ := strings.Cut(info.text, "redis_version:")
 		s.version, _, _ = strings.Cut(after, "\r\n")
+		if spec.Workload.HasKeys() {
+			s.key += "/"
+			return load.Keyed(kv{s}), nil
+		}
 		return s, nil
 	}
 }
@@ -66,7 +73,7 @@ func (s *system) Close() error {
 	if s.keep {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
 	_, err := s.ask(ctx, "UNLINK", s.key)
 	return err

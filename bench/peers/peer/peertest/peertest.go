@@ -160,6 +160,40 @@ func Smoke(t *testing.T, args ...string) {
 	}
 }
 
+// SmokeKeys puts, gets and, where there are watches, watches once on a server that was started with args.
+func SmokeKeys(t *testing.T, watches bool, args ...string) {
+	t.Helper()
+	s := Serve(t, args...)
+	type workload struct {
+		name string
+		want int64
+		args string
+	}
+	all := []workload{
+		{"put, one in flight", 500, "put -in-flight 1 -messages 500"},
+		{"put, a window", 2000, "put -in-flight 64 -messages 2000"},
+		{"put, clients with one in flight", 2000, "put -in-flight 1 -clients 8 -messages 2000 -keys 50"},
+		{"get, one in flight", 2000, "get -in-flight 1 -messages 2000 -keys 100"},
+		{"get, a window", 2000, "get -in-flight 64 -messages 2000 -size 1024"},
+		{"get, clients with one in flight", 2000, "get -in-flight 1 -clients 8 -messages 2000"},
+	}
+	if watches {
+		all = append(all,
+			workload{"watch a key", 20_000, "watch -watchers 20 -connections 4 -messages 1000"},
+			workload{"watch a prefix", 20_000, "watch -watch prefix -watchers 20 -connections 4 -messages 1000 -warmup 50ms"},
+			workload{"watch at a rate", 5000, "watch -watchers 10 -connections 2 -rate 1000 -messages 500"},
+			workload{"slow watchers", 1000, "put -watchers 10 -connections 2 -messages 1000"},
+		)
+	}
+	for _, c := range all {
+		t.Run(c.name, func(t *testing.T) {
+			if r := Drive(t, s, append([]string{"-warmup", "0s", "-workload"}, strings.Fields(c.args)...)...); r.Messages != c.want {
+				t.Errorf("%d messages, want %d", r.Messages, c.want)
+			}
+		})
+	}
+}
+
 // ServerDies kills a server while it is driven, and demands that the driver fails, instead of waiting for it to come back.
 func ServerDies(t *testing.T, args ...string) {
 	t.Helper()
