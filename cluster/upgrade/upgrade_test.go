@@ -10,10 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"margay.dev/client"
+	"margay.dev/client/admin"
 	"margay.dev/cluster/internal/await"
 	"margay.dev/cluster/margaytest"
 	"margay.dev/cluster/node"
@@ -30,6 +33,7 @@ type held struct {
 	Commit  string              `json:"commit"`  // that the node was built from
 	Records map[string][]string `json:"records"` // by "stream/shard": key and value of each record, in order
 	Cursor  int                 `json:"cursor"`  // records that the durable subscription had consumed
+	Caches  []control.Cache     `json:"caches,omitempty"`
 }
 
 func within(t *testing.T) context.Context {
@@ -99,6 +103,7 @@ func opens(t *testing.T, fixture string) {
 	if !s.Resumed() {
 		t.Error("the durable subscription is new")
 	}
+	settings(t, n, &want)
 	p := c.Publisher("versions")
 	if _, err := p.Publish(ctx, client.Record{Key: []byte("k"), Value: []byte("late")}, client.IfVersion(1)); err == nil {
 		t.Error("a version that was overwritten holds")
@@ -107,6 +112,42 @@ func opens(t *testing.T, fixture string) {
 	if err != nil || ack.Offset != uint64(len(got["versions/0"])) {
 		t.Errorf("the next record: %+v, %v", ack, err)
 	}
+}
+
+// settings demands that the catalog means what it did: a stream of before there were caches keeps all, and each cache is
+// the very one.
+func settings(t *testing.T, n *margaytest.Node, want *held) {
+	t.Helper()
+	a, err := admin.FromContext(n.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	streams := 0
+	for s, err := range a.Streams(within(t)) {
+		if err != nil || s.Keep != control.KeepAll {
+			t.Errorf("stream %+v: %v", s, err)
+		}
+		streams++
+	}
+	if streams != 2 {
+		t.Errorf("%d streams, want 2", streams)
+	}
+	if got := caches(t, a); !slices.Equal(got, want.Caches) {
+		t.Errorf("caches %+v, held %+v", got, want.Caches)
+	}
+}
+
+func caches(t *testing.T, a *admin.Client) []control.Cache {
+	t.Helper()
+	var all []control.Cache
+	for k, err := range a.Caches(within(t)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, k)
+	}
+	return all
 }
 
 // read reads every stream whole.
@@ -149,17 +190,19 @@ func makeFixture(t *testing.T, fixture string) {
 	}
 	n := margaytest.Start(t, margaytest.With(func(c *node.Config) { c.Dir = data }))
 	c := n.Connect()
-	cc := n.Context()
-	api, err := control.NewClient(cc.Client())
+	api, err := admin.FromContext(n.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer api.Close()
 	ctx := within(t)
-	for _, spec := range []control.StreamSpec{{Name: "orders", Shards: new(2), SegmentBytes: new(int64(4 << 10))}, {Name: "versions"}} {
-		if _, err := api.CreateStream(ctx, cc.Tenant, cc.Namespace, spec); err != nil {
+	for _, spec := range []admin.StreamSpec{{Name: "orders", Shards: new(2), SegmentBytes: new(int64(4 << 10))}, {Name: "versions"}} {
+		if _, err := api.EnsureStream(ctx, spec); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if _, err := api.EnsureCache(ctx, admin.CacheSpec{Name: "sessions", TTL: new(admin.Duration(time.Hour)), MaxKeys: new(int64(1000))}); err != nil {
+		t.Fatal(err)
 	}
 	p := c.Publisher("orders", client.WithCompression(client.Zstd))
 	for i := range 60 {
@@ -194,7 +237,7 @@ func makeFixture(t *testing.T, fixture string) {
 		t.Fatal(err)
 	}
 	s.Close()
-	h.Records = read(t, c)
+	h.Records, h.Caches = read(t, c), caches(t, api)
 	c.Close()
 	n.Stop()
 	if err := os.Remove(filepath.Join(data, "LOCK")); err != nil {
