@@ -143,7 +143,7 @@ func TestEncodedPaths(t *testing.T) {
 // AU-10: who has no business with a thing is not told whether it exists.
 func TestStrangersLearnNothing(t *testing.T) {
 	l := newLab(t)
-	secret := "/v1/tenants/acme/namespaces/shop/streams"
+	secret, asCache := "/v1/tenants/acme/namespaces/shop/streams", "/v1/tenants/acme/namespaces/shop/caches"
 	l.do("POST", secret, l.owner, `{"name":"plans"}`).decode(http.StatusCreated, nil)
 	_, stranger := l.login("stranger", token.Grant{Actions: []token.Action{token.Any}, Resource: "other/*/*"})
 	blank := func(s string, id string) string { return strings.ReplaceAll(s, id, "ID") }
@@ -154,6 +154,9 @@ func TestStrangersLearnNothing(t *testing.T) {
 			{"PATCH", secret + "/plans", secret + "/xlans", `{"shards":9}`},
 			{"DELETE", secret + "/plans", secret + "/xlans", ""},
 			{"GET", secret, strings.Replace(secret, "acme", "bcme", 1), ""},
+			{"GET", asCache + "/plans", asCache + "/xlans", ""},
+			{"PATCH", asCache + "/plans", asCache + "/xlans", `{"ttl":"1d"}`},
+			{"DELETE", asCache + "/plans", asCache + "/xlans", ""},
 		} {
 			a, b := l.do(tc.method, tc.there, tok, tc.body), l.do(tc.method, tc.missing, tok, tc.body)
 			body := strings.NewReplacer("xlans", "plans", "bcme", "acme").Replace(blank(b.body, b.header.Get("X-Request-Id")))
@@ -162,10 +165,12 @@ func TestStrangersLearnNothing(t *testing.T) {
 			}
 		}
 		// Creating tells neither.
-		a := l.do("POST", secret, tok, `{"name":"plans","shards":7}`)
-		b := l.do("POST", secret, tok, `{"name":"xlans","shards":7}`)
-		if a.status != b.status || a.status < 401 || a.status > 403 {
-			t.Errorf("create: %d and %d", a.status, b.status)
+		for _, path := range []string{secret, asCache} {
+			a := l.do("POST", path, tok, `{"name":"plans","shards":7}`)
+			b := l.do("POST", path, tok, `{"name":"xlans","shards":7}`)
+			if a.status != b.status || a.status < 401 || a.status > 403 {
+				t.Errorf("create at %s: %d and %d", path, a.status, b.status)
+			}
 		}
 	}
 	_, narrow := l.login("narrow", token.Grant{Actions: []token.Action{token.Manage}, Resource: "acme/shop/mine"})
