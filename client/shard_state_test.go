@@ -92,6 +92,22 @@ func TestShardStateCoversEveryOffsetOnce(t *testing.T) {
 	})
 }
 
+// What takes no offsets is nobody's record, and moves no position, should a broker send it.
+func TestShardStateTakesNothingWithoutOffsets(t *testing.T) {
+	carried, err := batch.BuildCarried([]batch.Carried{{Record: batch.Record{Key: []byte("k"), Value: []byte("v")}}}, batch.None)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range []batch.Batch{carried, batch.BuildControl(batch.LogStart{})} {
+		s := &shardState{start: wire.Start{Kind: wire.StartOffset}}
+		s.place(wire.Started{Generation: 3, Latest: 10}, false)
+		b.Assign(batch.Assigned{Sequence: 7, BaseOffset: 8, Generation: 4})
+		if e, ok := s.deliver(b, len(b)); ok || s.receive != 0 {
+			t.Errorf("it took %+v and stands at %d", e, s.receive)
+		}
+	}
+}
+
 // A gap that reaches beyond the generation of the last record is resumed behind under the generation that told it: under
 // the older one the broker would say that the place was cut off.
 func TestGapOverAnOpeningIsNoCut(t *testing.T) {

@@ -3,11 +3,13 @@
 package ingress
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"margay.dev/router"
 	"margay.dev/wire"
+	"margay.dev/wire/code"
 	"margay.dev/wire/control"
 )
 
@@ -30,6 +32,25 @@ func TestLogInfoSaysWhatIsKept(t *testing.T) {
 		got := logInfo(&router.Log{Name: "t/n/l", Info: &tc.log, Shards: []router.Shard{{}}}, tc.agreed)
 		if got.Keep != tc.keep || got.DefaultTTL != tc.ttl {
 			t.Errorf("%+v to %b: keep %v, TTL %d", tc.log, tc.agreed, got.Keep, got.DefaultTTL)
+		}
+	}
+}
+
+// A client of before caches would take a batch of expired keys for damage: it is refused the log, once there can be any.
+func TestOlderClientsReadNoLogOfNewestRecords(t *testing.T) {
+	const before = wire.AllFeatures &^ wire.FeatureCaches
+	for _, tc := range []struct {
+		keep           string
+		served, agreed wire.Features
+		want           error
+	}{
+		{control.KeepAll, wire.AllFeatures, before, nil},
+		{control.KeepNewest, wire.AllFeatures, wire.AllFeatures, nil},
+		{control.KeepNewest, wire.AllFeatures, before, code.Unsupported},
+		{control.KeepNewest, before, before, nil},
+	} {
+		if err := mayRead(&control.Log{Keep: tc.keep}, tc.served, tc.agreed); !errors.Is(err, tc.want) {
+			t.Errorf("keep %s, served %b, agreed %b: %v", tc.keep, tc.served, tc.agreed, err)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"margay.dev/router"
 	"margay.dev/wire"
 	"margay.dev/wire/code"
+	"margay.dev/wire/control"
 	"margay.dev/wire/token"
 )
 
@@ -55,6 +56,10 @@ func (l *lane) parts(m *router.Map, f *wire.Subscribe) ([]stream.Part, error) {
 	if err := l.maySubscribe(m, f, l.conn.claims.Load()); err != nil {
 		return nil, err
 	}
+	rl, _ := m.ByID(router.LogID(f.Log)) // maySubscribe has found it
+	if err := mayRead(infoOf(rl), served, wire.Features(l.conn.features.Load())); err != nil {
+		return nil, err
+	}
 	if len(f.Shards) == 0 {
 		return nil, code.New(code.BadRequest, "a subscription names at least one shard")
 	}
@@ -72,6 +77,14 @@ func (l *lane) parts(m *router.Map, f *wire.Subscribe) ([]stream.Part, error) {
 		parts = append(parts, stream.Part{Start: st, Shard: s})
 	}
 	return parts, nil
+}
+
+// mayRead refuses a log that has batches which a client that did not agree on caches takes for damage: those of expired keys.
+func mayRead(info *control.Log, served, agreed wire.Features) error {
+	if info.Keep == control.KeepNewest && served.Has(wire.FeatureCaches) && !agreed.Has(wire.FeatureCaches) {
+		return code.New(code.Unsupported, "the log keeps the newest record of each key, which this client is too old to read")
+	}
+	return nil
 }
 
 // maySubscribe holds a subscription to what claims grant.
