@@ -32,12 +32,16 @@ func (f *logFlags) define(cmd *cobra.Command, k collection, create bool) {
 	word, one, keys := func(string) string { return "" }, 0, int64(0)
 	defaults := control.Log{Preset: k.preset}
 	defaults.SetDefaults()
+	keep := "which records stay: all, until --max-age or --max-bytes, or the newest of each key"
+	if !create {
+		keep += "; from all to newest only"
+	}
 	if create {
 		word, one, keys = func(s string) string { return s }, 1, control.DefaultMaxKeys
 		f.fsyncInterval = duration(control.DefaultFsyncInterval)
 		f.dedupWindow = duration(control.DefaultDedupWindow)
 		flags.IntVar(&f.shards, "shards", 1, "in how many parts the "+k.preset+" is kept; cannot change later")
-		flags.StringVar(&f.storage, "storage", control.StorageDisk, "disk, or memory (gone with the process)")
+		flags.StringVar(&f.storage, "storage", control.StorageDisk, "disk, or, with --keep all, memory (gone with the process)")
 		complete(cmd, "storage", control.StorageDisk, control.StorageMemory)
 	}
 	flags.IntVar(&f.replicas, "replicas", one, "copies of each shard; one node holds one")
@@ -45,7 +49,7 @@ func (f *logFlags) define(cmd *cobra.Command, k collection, create bool) {
 	flags.StringVar(&f.minAck, "min-ack", word(control.AckNone), "the least a publish may ask for: none, leader or quorum")
 	flags.StringVar(&f.fsync, "fsync", word(control.FsyncAlways), "when records are flushed to the disk: always (before the ack), interval or never")
 	flags.Var(&f.fsyncInterval, "fsync-interval", "with --fsync interval: how often")
-	flags.StringVar(&f.keep, "keep", word(defaults.Keep), "all records, until --max-age or --max-bytes, or the newest of each key")
+	flags.StringVar(&f.keep, "keep", word(defaults.Keep), keep)
 	flags.Int64Var(&f.maxKeys, "max-keys", keys, "with --keep newest: refuse new keys beyond this many in a shard")
 	flags.Var(&f.ttl, "ttl", "with --keep newest: how long a record lives that is put without a TTL, such as 30m; 0s is for good")
 	flags.Var(&f.maxAge, "max-age", "with --keep all: remove records older than this, such as 7d; 0s is no limit")
