@@ -535,6 +535,62 @@ def read_index(raw):
     return {"header": header, "entries": entries}
 
 
+# ---- keyindex.md ---------------------------------------------------------------------------------------------
+
+MAX_KEY_BLOCK = (64 << 10) + MAX_BATCH + 64
+
+
+def check_keyindex(raw, _):
+    need(len(raw) >= 72, "short")
+    need(raw[:8] == b"MARGAYKX", "magic")
+    covered = summed(b"", raw[:72])
+    c = Cursor(raw[8:68])
+    version, flags, shard = c.fixed("H"), c.fixed("H"), c.fixed("I")
+    header = {"log": c.take(16).hex(), "shard": shard}
+    for name in ("generation", "sequence", "offset", "keys"):
+        header[name] = c.fixed("Q")
+    need(version == 1 and flags == 0 and c.fixed("I") == 0, "newer")
+    keys, pos = [], 72
+    while len(keys) < header["keys"]:
+        need(len(raw) >= pos + 8, "short")
+        size, count = struct.unpack("<II", raw[pos : pos + 8])
+        need(0 < count <= header["keys"] - len(keys) and 6 * count <= size <= MAX_KEY_BLOCK, "content")
+        need(len(raw) >= pos + 8 + size + 4, "short")
+        covered = summed(covered, raw[pos : pos + 8 + size + 4])
+        keys += read_key_block(Cursor(raw[pos + 8 : pos + 8 + size]), count)
+        pos += 8 + size + 4
+    need(pos == len(raw), "content")
+    need(all(a["key"] < b["key"] for a, b in zip(keys, keys[1:])), "content")
+    need(all(k["offset"] < header["offset"] and k["sequence"] < header["sequence"] for k in keys), "content")
+    return {"header": header} | ({"keys": [k | {"key": k["key"].hex()} for k in keys]} if keys else {})
+
+
+def summed(before, part):
+    """The bytes that the next checksum covers, too; part ends with its own, which no other covers."""
+    need(crc32c(before + part[:-4]) == struct.unpack("<I", part[-4:])[0], "checksum")
+    return before + part[:-4]
+
+
+def read_key_block(c, count):
+    keys, last = [], b""
+    try:
+        for _ in range(count):
+            flags = c.take(1)[0]
+            need(flags < 4, "newer")
+            shared = c.uvarint()
+            need(shared <= len(last), "content")
+            last = last[:shared] + c.blob()
+            key = {"key": last, "offset": c.uvarint(), "sequence": c.uvarint(), "size": c.u32()}
+            if flags & 2:
+                key["until"] = c.uvarint()
+                need(0 < key["until"] < 1 << 63, "content")
+            keys.append(key | ({"carried": True} if flags & 1 else {}))
+        c.end()
+    except Refused as refused:
+        raise Refused("newer" if str(refused) == "newer" else "content") from None
+    return keys
+
+
 # ---- frames.md -----------------------------------------------------------------------------------------------
 
 # A field is (name, kind): a struct format character, "text", "log", "rest", "bool", a number (a byte that must not
@@ -908,7 +964,13 @@ def check_refused_links(path):
 # ---- all vectors ---------------------------------------------------------------------------------------------
 
 # One reader for each directory of vectors: reader(bytes, wanted meaning) -> meaning; raises Refused(rule).
-READERS = {"batch": check_batch, "frames": check_frame, "link": check_link, "segment": check_segment}
+READERS = {
+    "batch": check_batch,
+    "frames": check_frame,
+    "keyindex": check_keyindex,
+    "link": check_link,
+    "segment": check_segment,
+}
 
 
 def check_vector(reader, path):

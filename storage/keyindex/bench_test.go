@@ -6,10 +6,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"path"
 	"runtime"
 	"testing"
 	"time"
 
+	"margay.dev/storage/vfs"
 	"margay.dev/wire/batch"
 )
 
@@ -126,6 +128,39 @@ func BenchmarkApply(b *testing.B) {
 				mustApply(b, New(), bs...)
 			}
 			b.ReportMetric(b.Elapsed().Seconds()/float64(b.N), "s/million")
+		})
+	}
+}
+
+func BenchmarkSnapshot(b *testing.B) {
+	for _, ttl := range []bool{false, true} {
+		x := filled(shuffled(someKeys(million)), ttl)
+		x.SetAsOf(million, million)
+		fsys := vfs.OS()
+		at := b.TempDir()
+		first := x.Snapshot()
+		if err := Save(fsys, at, metaOf(first), first); err != nil {
+			b.Fatal(err)
+		}
+		b.Run(fmt.Sprintf("save/ttl=%v", ttl), func(b *testing.B) {
+			for b.Loop() {
+				s := x.Snapshot()
+				if err := Save(fsys, at, metaOf(s), s); err != nil {
+					b.Fatal(err)
+				}
+			}
+			info, err := fsys.Stat(path.Join(at, FileName))
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(info.Size)/million, "B/key")
+		})
+		b.Run(fmt.Sprintf("load/ttl=%v", ttl), func(b *testing.B) {
+			for b.Loop() {
+				if _, _, err := Load(fsys, at, logID, 3); err != nil {
+					b.Fatal(err)
+				}
+			}
 		})
 	}
 }

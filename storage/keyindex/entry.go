@@ -2,11 +2,6 @@
 
 package keyindex
 
-import (
-	"cmp"
-	"strings"
-)
-
 // Entry says where the newest record of a key lies.
 type Entry struct {
 	Offset   uint64 // of the record, which it keeps when it is carried; its version is one more
@@ -31,8 +26,6 @@ type item struct {
 func byKey(a, b *item) bool { return a.key < b.key }
 
 // byDue orders what expires; keys break ties, so that each place in the order is one item's.
-func byDue(a, b *item) bool { return compareDue(a, b) < 0 }
-
-func compareDue(a, b *item) int {
-	return cmp.Or(cmp.Compare(a.Until, b.Until), strings.Compare(a.key, b.key))
+func byDue(a, b *item) bool {
+	return a.Until < b.Until || a.Until == b.Until && a.key < b.key
 }

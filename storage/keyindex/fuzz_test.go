@@ -10,8 +10,8 @@ import (
 )
 
 func FuzzRead(f *testing.F) {
-	for _, n := range []uint64{0, 1, 30} {
-		f.Add(encoded(f, numbered(n)))
+	for _, c := range vectorCases() {
+		f.Add(c.raw)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		data = resealed(data)

@@ -3,6 +3,7 @@
 package keyindex
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 )
 
 // Read builds the index that Encode wrote. It believes no length: memory is taken for what has arrived, and an entry takes
@@ -37,7 +39,14 @@ type decoder struct {
 	left uint64 // keys to come
 	buf  []byte
 	key  []byte
-	due  []*item
+	last *item
+	due  []dueAt
+}
+
+// dueAt has the time beside the item, so that sorting a million of them seldom looks at one.
+type dueAt struct {
+	until int64
+	it    *item
 }
 
 // take reads n bytes and the checksum behind them. It grows as bytes arrive, so that a wrong n costs nothing.
@@ -150,15 +159,16 @@ func (d *decoder) entry(c *cursor) error {
 }
 
 func (d *decoder) add(key string, e Entry) error {
-	if last, ok := d.x.ordered.Max(); ok && key <= last.key {
+	if d.last != nil && key <= d.last.key {
 		return ErrContent
 	}
 	it := &item{key: key, Entry: e}
+	d.last = it
 	d.x.ordered.Load(it)
 	d.x.items.add(it)
 	d.x.count(it, 1)
 	if e.Until != 0 {
-		d.due = append(d.due, it)
+		d.due = append(d.due, dueAt{e.Until, it})
 	}
 	return nil
 }
@@ -176,9 +186,14 @@ func (d *decoder) end() error {
 
 // finish orders what expires at once: one by one would take as long as all the rest.
 func (d *decoder) finish() {
-	slices.SortFunc(d.due, compareDue)
-	for _, it := range d.due {
-		d.x.due.Load(it)
+	slices.SortFunc(d.due, func(a, b dueAt) int {
+		if a.until != b.until {
+			return cmp.Compare(a.until, b.until)
+		}
+		return strings.Compare(a.it.key, b.it.key)
+	})
+	for _, one := range d.due {
+		d.x.due.Load(one.it)
 	}
 }
 

@@ -81,17 +81,9 @@ func (t *table) swap(old, with *item) {
 	p.items[p.find(h, old)] = with
 }
 
-// remove takes out an item that is there, and moves up what would no longer be found behind the hole.
 func (t *table) remove(it *item) {
 	p, h := t.at(it.key)
-	hole := p.find(h, it)
-	for i := p.next(hole); p.hashes[i] != 0; i = p.next(i) {
-		if p.distance(p.home(p.hashes[i]), i) >= p.distance(hole, i) {
-			p.hashes[hole], p.items[hole] = p.hashes[i], p.items[i]
-			hole = i
-		}
-	}
-	p.hashes[hole], p.items[hole] = 0, nil
+	p.remove(p.find(h, it))
 	p.count--
 	t.count--
 	if len(p.hashes) > leastRoom && p.count < len(p.hashes)/3 {
@@ -130,6 +122,17 @@ func (p *part) put(h uint32, it *item) {
 		i = p.next(i)
 	}
 	p.hashes[i], p.items[i] = h, it
+}
+
+// remove empties a slot and moves up what would no longer be found behind the hole.
+func (p *part) remove(hole int) {
+	for i := p.next(hole); p.hashes[i] != 0; i = p.next(i) {
+		if p.distance(p.home(p.hashes[i]), i) >= p.distance(hole, i) {
+			p.hashes[hole], p.items[hole] = p.hashes[i], p.items[i]
+			hole = i
+		}
+	}
+	p.hashes[hole], p.items[hole] = 0, nil
 }
 
 func (p *part) grow() int { return p.resize(max(leastRoom, len(p.hashes)+len(p.hashes)/4)) }
