@@ -162,7 +162,7 @@ func inFiles(t *testing.T, n *margaytest.Node) (values [][]byte) {
 				t.Fatalf("%s at %d: %v", name, at, err)
 			}
 			at += b.Size()
-			if b.IsControl() {
+			if !b.HasOffsets() {
 				continue
 			}
 			if b.BaseOffset() != uint64(len(values)) {

@@ -109,7 +109,7 @@ func Records(t testing.TB, s *host.Shard) map[uint64]string {
 			}
 			chunk = chunk[b.Size():]
 			seq = b.Sequence() + 1
-			if !b.IsControl() {
+			if b.HasOffsets() {
 				each(t, b, func(offset uint64, value []byte) { out[offset] = string(value) })
 			}
 		}
