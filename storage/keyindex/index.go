@@ -43,7 +43,8 @@ func (x *Index) Get(key []byte) (Entry, bool) {
 	return it.Entry, true
 }
 
-// Set lays an entry over what is known of the key, if its offset is higher, or the same and its sequence is higher.
+// Set lays an entry over what is known of the key, if its offset is higher, or the same and its sequence is higher. A key
+// that was not there is kept as it is given, with all of the memory that it is a part of.
 func (x *Index) Set(key string, e Entry) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
