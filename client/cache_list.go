@@ -127,7 +127,7 @@ type lister struct {
 	pages  []page
 	limit  uint32
 	begun  bool
-	onPage func(p *page) *Error // sees each page before its entries are given
+	onPage func(l *lister, slot int, ok *wire.Listed) *Error // may refuse a page
 }
 
 // page is where a list stands in one shard.
@@ -138,7 +138,6 @@ type page struct {
 	more    bool
 	after   string
 	has     bool // after means something
-	asOf    uint64
 }
 
 func newLister(k *Cache, r *route, o *listOptions, shards []uint32) *lister {
@@ -156,11 +155,6 @@ func (l *lister) next(ctx context.Context) (e Entry, ok bool, err *Error) {
 		if err := together(len(l.pages), func(i int) *Error { return l.fetch(ctx, &l.pages[i]) }); err != nil {
 			return e, false, err
 		}
-		for i := range l.pages {
-			if err := l.seen(&l.pages[i]); err != nil {
-				return e, false, err
-			}
-		}
 		l.begun = true
 	}
 	var first *page
@@ -168,9 +162,6 @@ func (l *lister) next(ctx context.Context) (e Entry, ok bool, err *Error) {
 		p := &l.pages[i]
 		for len(p.entries) == 0 && p.more {
 			if err := l.fetch(ctx, p); err != nil {
-				return e, false, err
-			}
-			if err := l.seen(p); err != nil {
 				return e, false, err
 			}
 		}
@@ -184,13 +175,6 @@ func (l *lister) next(ctx context.Context) (e Entry, ok bool, err *Error) {
 	w := &first.entries[0]
 	first.entries = first.entries[1:]
 	return e, true, e.fill(string(w.Key), w)
-}
-
-func (l *lister) seen(p *page) *Error {
-	if l.onPage == nil {
-		return nil
-	}
-	return l.onPage(p)
 }
 
 // fetch asks for the next page of a shard, unless there is one.
@@ -218,7 +202,12 @@ func (l *lister) fetch(ctx context.Context, p *page) *Error {
 	if ok.More && (p.has && ok.Next <= p.after || has && ok.Next < last) {
 		return code.New(code.Protocol, "list: the page behind %.100q goes on behind %.100q", last, ok.Next)
 	}
-	p.entries, p.more, p.asOf = ok.Entries, ok.More, ok.AsOf
+	if l.onPage != nil {
+		if err := l.onPage(l, p.slot, &ok); err != nil {
+			return err
+		}
+	}
+	p.entries, p.more = ok.Entries, ok.More
 	p.after, p.has = ok.Next, ok.More
 	return nil
 }

@@ -46,6 +46,7 @@ type ReadOption interface {
 // Selector says which keys are meant: Key, Prefix or Pattern. Without one, all are.
 type Selector interface {
 	ListOption
+	WatchOption
 	filter() wire.Filter
 }
 
@@ -158,6 +159,8 @@ type selector wire.Filter
 
 func (s selector) filter() wire.Filter      { return wire.Filter(s) }
 func (s selector) applyList(o *listOptions) { o.set(wire.Filter(s)) }
+
+func (s selector) applyWatch(w *watchConfig) { w.set(wire.Filter(s)) }
 
 // Key selects one key.
 func Key(key string) Selector { return selector{Kind: wire.FilterExact, Value: key} }

@@ -8,8 +8,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +21,7 @@ import (
 	"margay.dev/client/internal/backoff"
 	"margay.dev/client/internal/contexts"
 	"margay.dev/client/internal/link"
+	"margay.dev/wire/batch"
 	"margay.dev/wire/code"
 	"margay.dev/wire/control"
 	"margay.dev/wire/session"
@@ -40,12 +43,12 @@ type Client struct {
 	rng  *backoff.Rand
 	http *control.Client
 
-	// Publish, subscribe and request traffic use connections of their own, so that an unread subscription cannot eat
+	// Publish, subscribe, watch and request traffic use connections of their own, so that an unread subscription cannot eat
 	// the window that a publish needs.
-	requests, publishing, subscribing *link.Link
-	caller                            *caller
-	gets                              *caller
-	budget                            *semaphore.Weighted
+	requests, publishing, subscribing, watching *link.Link
+
+	caller, gets *caller
+	budget       *semaphore.Weighted
 
 	ctx    context.Context //nolint:containedctx // the lifetime of the client, ended by Close
 	cancel context.CancelFunc
@@ -55,6 +58,7 @@ type Client struct {
 	publishers    map[*Publisher]struct{}
 	subscriptions map[*Subscription]struct{}
 	caches        map[string]*Cache
+	watchLanes    map[batch.LogID]*watchLane
 
 	lasts sync.WaitGroup // of last records
 }
@@ -70,7 +74,7 @@ func Connect(ctx context.Context, address string, opts ...Option) (*Client, erro
 	c := &Client{
 		cfg: *cfg, rng: backoff.NewRand(cfg.rng), budget: semaphore.NewWeighted(cfg.bufferBytes),
 		publishers: map[*Publisher]struct{}{}, subscriptions: map[*Subscription]struct{}{},
-		caches: map[string]*Cache{},
+		caches: map[string]*Cache{}, watchLanes: map[batch.LogID]*watchLane{},
 	}
 	if cfg.apiKey != "" {
 		if c.http, err = control.NewClient(control.ClientConfig{
@@ -81,7 +85,7 @@ func Connect(ctx context.Context, address string, opts ...Option) (*Client, erro
 		c.cfg.credential = newCachedCredential(apiKeySource(c.http))
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.requests, c.publishing, c.subscribing = c.newLink(), c.newLink(), c.newLink()
+	c.requests, c.publishing, c.subscribing, c.watching = c.newLink(), c.newLink(), c.newLink(), c.newLink()
 	c.caller, c.gets = newCaller(c.requests, c.rng), newCaller(c.requests, c.rng)
 	c.gets.lends = true
 
@@ -222,10 +226,14 @@ func (c *Client) Close() {
 	for _, s := range c.liveSubscriptions() {
 		s.Close()
 	}
+	for _, l := range c.liveWatchLanes() {
+		l.wg.Wait()
+	}
 	c.lasts.Wait()
 	c.requests.Close()
 	c.publishing.Close()
 	c.subscribing.Close()
+	c.watching.Close()
 	c.caller.wait()
 	c.gets.wait()
 	if c.http != nil {
@@ -251,6 +259,12 @@ func (c *Client) liveSubscriptions() []*Subscription {
 		ss = append(ss, s)
 	}
 	return ss
+}
+
+func (c *Client) liveWatchLanes() []*watchLane {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Values(c.watchLanes))
 }
 
 func withDefaultTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {

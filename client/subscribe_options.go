@@ -109,15 +109,10 @@ func FromTime(t time.Time) SubscribeOption {
 	})
 }
 
-// FromPosition goes on where Subscription.Position was taken, in the shards of that subscription.
-func FromPosition(token string) SubscribeOption {
-	return start(func(s *subscribeConfig) {
-		p, err := parsePosition(token)
-		if err != nil {
-			s.problems = append(s.problems, err)
-		}
-		s.kind, s.position = wire.StartOffset, p
-	})
+// FromPosition goes on where Subscription.Position or Watch.Position was taken, in the shards of that.
+func FromPosition(token string) PlaceOption {
+	p, err := parsePosition(token)
+	return placeOption{p, err}
 }
 
 // Shards subscribes to the shards named only. Default: all.
@@ -183,11 +178,9 @@ func ReceiveBuffer(bytes int64) SubscribeOption {
 	})
 }
 
-// OnStatus hears when the subscription loses its broker, tries to resume, and has resumed. It is called from a
-// goroutine of the subscription and must not block.
-func OnStatus(f func(Status)) SubscribeOption {
-	return subscribeOption(func(s *subscribeConfig) { s.onStatus = f })
-}
+// OnStatus hears when the subscription or the watch loses its broker, tries to resume, and has resumed. It is called from a
+// goroutine of the client and must not block.
+func OnStatus(f func(Status)) StatusOption { return statusOption(f) }
 
 func (s *subscribeConfig) check(name string, shards int) *Error {
 	fail := func(format string, args ...any) *Error {

@@ -47,6 +47,7 @@ type Broker struct {
 	opened  int
 	asker   string // whose lookup was the last
 	gets    []int
+	watches []wire.Watch
 
 	run *running
 }
@@ -72,6 +73,8 @@ type Script struct {
 	Lookup func(name string) error
 	// Get may refuse a Get, or hold it.
 	Get func(g *wire.Get) error
+	// Watch may refuse a Watch.
+	Watch func(w *wire.Watch) error
 	// MaxEntries bounds the entries of an answer.
 	MaxEntries int
 	// DefaultTTL of every log, in microseconds.

@@ -44,7 +44,11 @@ func entryOf(bt batch.Batch, offset uint64, rec *batch.Record) wire.Entry {
 	if rec.TTL > 0 {
 		e.Expires = bt.AppendTime() + rec.TTL.Microseconds()
 	}
-	if rec.Value == nil {
+	switch {
+	case rec.Value != nil:
+	case bt.IsExpired():
+		e.Kind, e.Headers = wire.EntryExpired, nil
+	default:
 		e.Kind = wire.EntryDeleted
 	}
 	return e

@@ -112,6 +112,9 @@ func (b *Broker) lane(r *running, c session.Conn, lane *session.Lane) {
 		case wire.TypeSubscribe:
 			b.subscribe(r, c, lane, h.Corr, body)
 			return
+		case wire.TypeWatch:
+			b.watch(r, lane, h, body)
+			return
 		default:
 			b.ask(lane, h, body)
 		}
