@@ -44,7 +44,7 @@ type Config struct {
 	Sealed     int           // descriptors for reading sealed segments; default 256
 	Reserve    uint64        // bytes of the disk that records may not take; default 8 MiB
 	FlushSlots int           // flushes under way at once; default 16
-	Versions   int64         // bytes for the versions that conditional publishes are compared with; default 256 MiB
+	KeyBytes   int64         // memory for the key indexes of all shards; default 1 GiB
 	Limits     Limits
 	// KeepAlive and Idle are the listeners', for clients to know; default 3 s and 30 s.
 	KeepAlive, Idle time.Duration
@@ -95,7 +95,7 @@ func New(cfg Config) (*Broker, error) {
 	b.keys.wall = cfg.Wall
 	b.host = host.New(host.Config{
 		Node: cfg.Node, FS: cfg.FS, Dir: cfg.Dir, ControlPlane: cfg.ControlPlane, Table: table, Wall: cfg.Wall,
-		Logger: cfg.Logger, Registerer: cfg.Registerer, Reserve: cfg.Reserve, OpenLogs: cfg.OpenLogs, SealedFiles: cfg.Sealed, FlushSlots: cfg.FlushSlots, VersionBytes: cfg.Versions,
+		Logger: cfg.Logger, Registerer: cfg.Registerer, Reserve: cfg.Reserve, OpenLogs: cfg.OpenLogs, SealedFiles: cfg.Sealed, FlushSlots: cfg.FlushSlots, KeyBytes: cfg.KeyBytes,
 		OnSnapshot: b.keys.follow, OnReady: func() { close(b.ready) },
 	})
 	in := ingress.Config{

@@ -49,7 +49,7 @@ type Config struct {
 	Registerer   prometheus.Registerer
 	Reserve      uint64 // bytes of the disk kept for what is not records; default 8 MiB
 	FlushSlots   int    // flushes under way at once; default 16
-	VersionBytes int64  // memory for the versions that conditional publishes are compared with; default 256 MiB
+	KeyBytes     int64  // memory for the key indexes of all shards; default 1 GiB
 	OpenLogs     int    // logs on disk that may be open at once; 0 for no limit
 	SealedFiles  int    // descriptors for reading sealed segments, over all shards; default 256
 	OnSnapshot   func(control.Snapshot)
@@ -71,8 +71,8 @@ type Host struct {
 	ended   chan *Shard     // shards whose goroutine has returned
 	results chan openResult // of openings
 
-	building     chan struct{} // slots for reading logs to make tables of versions
-	versionBytes atomic.Int64  // that these tables take
+	building chan struct{} // slots for reading logs to learn their keys
+	keyBytes atomic.Int64  // that these indexes take
 
 	// Owned by Run.
 	snapshot  control.Snapshot
@@ -130,8 +130,8 @@ func New(cfg Config) *Host {
 	if cfg.SealedFiles <= 0 {
 		cfg.SealedFiles = defaultSealedFiles
 	}
-	if cfg.VersionBytes <= 0 {
-		cfg.VersionBytes = defaultVersionBytes
+	if cfg.KeyBytes <= 0 {
+		cfg.KeyBytes = defaultKeyBytes
 	}
 	if cfg.FlushSlots <= 0 {
 		cfg.FlushSlots = defaultFlushSlots
@@ -141,7 +141,7 @@ func New(cfg Config) *Host {
 		space: &space{fs: cfg.FS, dir: cfg.Dir.Path(), reserve: cfg.Reserve, log: cfg.Logger, clock: cfg.Clock},
 		ended: make(chan *Shard), results: make(chan openResult), slots: make(chan struct{}, openParallel),
 		closing: map[Ref]bool{}, opening: map[Ref]bool{}, kept: map[Ref]storage.Log{},
-		building: make(chan struct{}, versionsParallel), moved: make(chan struct{}), shards: map[Ref]*Shard{}, configs: map[Ref]*control.Log{}, damaged: map[Ref]error{}, retry: map[Ref]retryOpen{},
+		building: make(chan struct{}, keysParallel), moved: make(chan struct{}), shards: map[Ref]*Shard{}, configs: map[Ref]*control.Log{}, damaged: map[Ref]error{}, retry: map[Ref]retryOpen{},
 	}
 	h.metrics = newMetrics(h)
 	return h

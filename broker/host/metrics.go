@@ -15,7 +15,7 @@ import (
 // metrics are the host's, summed over its shards: a label per shard would grow with the catalog.
 type metrics struct {
 	bytes, batches, reclaimed, poisoned, repairedTails prometheus.Counter
-	expired, lasts                                     prometheus.Counter
+	expired, lasts, expiredKeys, carried               prometheus.Counter
 	flushRecords, flushSeconds, openSeconds            prometheus.Histogram
 	unknown                                            prometheus.Gauge
 	shards                                             []prometheus.Gauge   // by State
@@ -23,7 +23,7 @@ type metrics struct {
 }
 
 // causes are spelled in the order of shard.Cause.
-var causes = []string{"retention", "trim", "full_disk"}
+var causes = []string{"retention", "trim", "full_disk", "liveness"}
 
 func newMetrics(h *Host) *metrics {
 	on := meter.On(h.cfg.Registerer)
@@ -52,6 +52,8 @@ func newMetrics(h *Host) *metrics {
 		repairedTails: on.Counter("margay_repaired_tails_total", "Torn tails cut off at an opening."),
 		expired:       on.Counter("margay_cursors_expired_total", "Cursors of durable subscriptions forgotten because nobody used them."),
 		lasts:         on.Counter("margay_last_records_published_total", "Records published because their session ended other than by close."),
+		expiredKeys:   on.Counter("margay_keys_expired_total", "Keys whose time to live has ended, and whose tombstone was appended."),
+		carried:       on.Counter("margay_carried_records_total", "Records written again because they were the newest of their key in a segment that was given up."),
 		flushRecords:  on.Histogram("margay_flush_records", "Records made durable by one flush.", prometheus.ExponentialBuckets(1, 4, 10)),
 		flushSeconds:  on.Histogram("margay_flush_seconds", "Duration of one flush.", prometheus.ExponentialBuckets(50e-6, 2, 16)),
 		openSeconds:   on.Histogram("margay_shard_open_seconds", "Duration of one opening of a shard, failed ones too.", prometheus.ExponentialBuckets(1e-3, 4, 9)),
@@ -80,8 +82,8 @@ func (h *Host) diskMetrics(on meter.Set) {
 	})
 	on.GaugeFunc("margay_open_logs", "Logs on disk that are open; each holds a descriptor.", func() float64 { return float64(h.budget.used.Load()) })
 	on.GaugeFunc("margay_open_logs_limit", "Logs on disk that may be open, by the descriptors of the process; 0 for no limit.", func() float64 { return float64(h.budget.limit) })
-	on.GaugeFunc("margay_publish_version_bytes", "Bytes that the versions take which conditional publishes are compared with.", func() float64 { return float64(h.versionBytes.Load()) })
-	on.GaugeFunc("margay_publish_version_limit_bytes", "Bytes that they may take; beyond it such publishes are refused.", func() float64 { return float64(h.cfg.VersionBytes) })
+	on.GaugeFunc("margay_key_index_bytes", "Bytes that the key indexes of all shards take.", func() float64 { return float64(h.keyBytes.Load()) })
+	on.GaugeFunc("margay_key_index_limit_bytes", "Bytes that they may take; beyond it new keys, and reads by key of logs that do not keep an index, are refused.", func() float64 { return float64(h.cfg.KeyBytes) })
 	on.GaugeFunc("margay_sealed_files", "Finished segments that are kept open for readers.", func() float64 { return float64(h.files.Open()) })
 	on.GaugeFunc("margay_sealed_files_limit", "Finished segments that may be kept open for readers.", func() float64 { return float64(h.cfg.SealedFiles) })
 }
@@ -100,6 +102,7 @@ func (m *metrics) wrote(bytes int64, batches int) {
 func (m *metrics) did(eff *shard.Effects) {
 	m.expired.Add(float64(eff.CursorsExpired))
 	m.lasts.Add(float64(eff.LastsPublished))
+	m.expiredKeys.Add(float64(eff.Expired))
 }
 
 func (m *metrics) flushed(records int64, took time.Duration) {

@@ -29,6 +29,7 @@ func (h *Host) openShard(ref Ref, l *control.Log, generation uint64, cut *uint64
 		},
 		interval: l.FsyncInterval,
 	}
+	s.cfg.Read = s.readRecord
 	s.core = shard.New(s.cfg)
 	if kept != nil {
 		if err := s.recovered(kept); err != nil {
@@ -104,6 +105,7 @@ func shardConfig(node string, l *control.Log, generation uint64) shard.Config {
 		Node: node, Generation: generation, Rule: ackLevel(l.Ack), MinAck: ackLevel(l.MinAck), Memory: l.Storage == control.StorageMemory,
 		MaxAge: l.MaxAge, MaxBytes: l.MaxBytes, SegmentBytes: l.SegmentSize(), SegmentAge: l.SegmentAge,
 		DropOldest: l.OnFull == control.OnFullDropOldest, DedupWindow: l.DedupWindow,
+		KeepNewest: l.Keep == control.KeepNewest, MaxKeys: int(l.MaxKeys),
 	}
 	switch l.Fsync {
 	case control.FsyncInterval:

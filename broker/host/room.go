@@ -3,6 +3,8 @@
 package host
 
 import (
+	"time"
+
 	"margay.dev/broker/shard"
 )
 
@@ -36,6 +38,8 @@ func (s *Shard) moved() {
 			s.host.log.Warn("the disk is full: the oldest records are dropped, as the log's on_full says", args...)
 		case shard.ByTrim:
 			s.host.log.Info("the log was trimmed", args...)
+		case shard.ByLiveness:
+			s.nextTick = time.Time{} // the next head may be due
 		case shard.ByRetention: // every few seconds on a busy log; the metrics tell
 		}
 	}

@@ -61,9 +61,12 @@ type Shard struct {
 	interval  time.Duration // of fsync interval
 	unflushed int64
 	failure   error
-	building  sync.WaitGroup
+	beside    sync.WaitGroup // what runs beside the shard's goroutine
 
-	versionBytes int64 // of the core's table, as counted in the host's
+	keyBytes int64        // of the core's index, as counted in the host's
+	noRoom   bool         // the core takes no new keys
+	asked    atomic.Int64 // when the core was last told that its keys are read (us)
+	saved    savedKeys
 }
 
 type logBox struct{ storage.Log }
@@ -232,7 +235,7 @@ func (s *Shard) step(reqs []*Request) {
 	if t := s.host.cfg.Clock(); !t.Before(s.nextTick) {
 		s.tick(t, now)
 	}
-	s.countVersions(now)
+	s.countKeys(now)
 	s.perform(now)
 	s.flushDue(now)
 }
@@ -289,6 +292,7 @@ func (s *Shard) write(now int64) bool {
 			s.nextTick = time.Time{} // a sealed segment may be more than retention allows
 		}
 	}
+	s.saved.written += n
 	s.host.metrics.wrote(n, len(s.eff.Append))
 	s.host.space.wrote(n)
 	return true
@@ -342,7 +346,7 @@ func (s *Shard) deliver() {
 		v := s.core.View()
 		envs := make([]*fanout.Envelope, 0, len(s.eff.Committed))
 		for _, c := range s.eff.Committed {
-			if r, ok := c.To.(*Request); ok {
+			if r, ok := c.To.(*Request); ok && !r.Publish.Derived {
 				envs = append(envs, r.envelope(s.Ref.Shard, v.Ceiling))
 			} else if c.Batch.HasOffsets() {
 				envs = append(envs, envelopeOf(c.Batch, s.Ref.Shard, v.Ceiling))
@@ -350,9 +354,13 @@ func (s *Shard) deliver() {
 		}
 		s.hub.Publish(envs, fanout.Position{Sequence: v.Mark, Offset: v.Ceiling}, s.Now())
 	}
-	if s.eff.Versions != nil {
-		s.buildVersions(s.eff.Versions)
+	if s.eff.Keys != nil {
+		s.buildKeys(s.eff.Keys)
 	}
+	if s.eff.Reclaim != nil {
+		s.reclaim(*s.eff.Reclaim)
+	}
+	s.saveKeys()
 	s.moved()
 	if s.eff.Drop > 0 && s.failure == nil { // after a failed flush nobody knows whether the start is on the disk
 		s.drop(s.eff.Drop)
@@ -377,6 +385,7 @@ func (s *Shard) answer() {
 	for _, a := range s.eff.Answers {
 		switch to := a.To.(type) {
 		case *Request:
+			s.tellSums(to, &a)
 			if to.Lane.Answer(to, a.Ack, a.Err) {
 				s.touched = append(s.touched, to.Lane)
 			}
@@ -413,8 +422,9 @@ func (s *Shard) finish(why *code.Error) {
 	}
 	s.close(why)
 	close(s.quit)
-	s.building.Wait()
-	s.host.versionBytes.Add(-s.versionBytes)
+	s.beside.Wait()
+	s.saveKeysAtClose()
+	s.host.keyBytes.Add(-s.keyBytes)
 	rest, asks, _ := s.drain()
 	for len(rest) > 0 {
 		for _, r := range rest {

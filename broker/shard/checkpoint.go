@@ -45,6 +45,10 @@ func (c *Core) retain(now int64, segments []Segment, eff *Effects) {
 	}
 	c.dropAgain(segments, eff)
 	c.rollByAge(now, eff)
+	if c.cfg.KeepNewest {
+		c.reclaimHead(now, segments, eff)
+		return
+	}
 	var total int64
 	for _, s := range segments {
 		total += s.Bytes
@@ -84,7 +88,7 @@ func (c *Core) rollByAge(now int64, eff *Effects) {
 // Replay rebuilds the core from one batch of the newest segment, in order, its checkpoint first. What a
 // single copy holds after recovery is flushed, and therefore committed.
 func (c *Core) Replay(b batch.Batch) error {
-	if !b.IsControl() {
+	if b.HasOffsets() {
 		if id := b.ProducerID(); id != 0 && !c.endsLast(b) {
 			c.producers.store(id, stored{
 				sequence: b.ProducerSequence(), base: b.BaseOffset(), count: uint32(b.Count()),
@@ -92,8 +96,10 @@ func (c *Core) Replay(b batch.Batch) error {
 			}, b.BaseOffset())
 		}
 		c.remember(b)
-	} else if err := c.replayControl(b); err != nil {
-		return fmt.Errorf("replay batch %d: %w", b.Sequence(), err)
+	} else if b.IsControl() { // what is carried concerns the key index alone, which is made by itself
+		if err := c.replayControl(b); err != nil {
+			return fmt.Errorf("replay batch %d: %w", b.Sequence(), err)
+		}
 	}
 	c.segment.grow(b)
 	c.length, c.nextOffset = b.Sequence()+1, b.NextOffset()

@@ -35,7 +35,7 @@ func (c *Core) commit(eff *Effects) {
 	for i := range c.pending[:n] {
 		e := &c.pending[i]
 		if e.waiting {
-			eff.Answers = append(eff.Answers, Answer{To: e.to, Ack: c.ack(e.batch, true)})
+			eff.Answers = append(eff.Answers, Answer{To: e.to, Ack: c.ack(e, true)})
 		}
 		c.ceiling = e.batch.NextOffset()
 		if e.batch.IsControl() && !e.batch.IsCheckpoint() {
@@ -49,7 +49,7 @@ func (c *Core) commit(eff *Effects) {
 	c.mark = to
 	c.cursors.commit(c.mark)
 	c.lasts.commit(c.mark)
-	c.versions.commit(c.ceiling)
+	c.keys.commit(c.mark, c.ceiling)
 	c.answerRetries(eff)
 	c.answerWaiters(eff)
 }
@@ -66,15 +66,16 @@ func (c *Core) answerEarly(eff *Effects) {
 		}
 		if e.waiting && e.level == AckNone {
 			e.waiting = false
-			eff.Answers = append(eff.Answers, Answer{To: e.to, Ack: c.ack(e.batch, false)})
+			eff.Answers = append(eff.Answers, Answer{To: e.to, Ack: c.ack(e, false)})
 		}
 	}
 }
 
-func (c *Core) ack(b batch.Batch, committed bool) Ack {
+func (c *Core) ack(e *entry, committed bool) Ack {
+	b := e.batch
 	return Ack{
 		BaseOffset: b.BaseOffset(), Generation: b.Generation(), AppendTime: b.AppendTime(), Count: uint32(b.Count()),
-		Replicas: 1, Flushed: b.Sequence() < c.flushed, Committed: committed,
+		Replicas: 1, Flushed: b.Sequence() < c.flushed, Committed: committed, Sums: e.sums,
 	}
 }
 
@@ -133,7 +134,8 @@ func (c *Core) cut(at uint64, err *code.Error, eff *Effects) {
 	c.cursors.cut(at)
 	c.lasts.cut(at, c.lastAppend+lastRetry.Microseconds())
 	c.dedups.cut(c.nextOffset)
-	c.versions.cut(c.nextOffset)
+	c.keys.pending.cut(at)
+	c.sweepAgain = min(c.sweepAgain, at)
 	c.gens.cut(at)
 	if c.gens.last() != c.cfg.Generation {
 		c.opened = false

@@ -42,7 +42,7 @@ type register struct {
 	attempts []attempt
 	waiting  map[string]told // by whom to answer
 	rests    []int64         // attempts whose batches answers rested on
-	builds   []*shard.BuildVersions
+	builds   []*shard.BuildKeys
 	tries    int
 }
 
@@ -282,21 +282,21 @@ func (w *register) build() {
 			if x.Sequence() < b.From || x.Sequence() < start && rapid.Bool().Draw(w.t, "dropped") {
 				continue
 			}
-			if err := b.Table.Add(x); err != nil {
+			if err := b.Add(x); err != nil {
 				w.t.Fatal(err)
 			}
 		}
-		w.step(shard.VersionsBuilt{Build: b})
+		w.step(shard.KeysBuilt{Build: b})
 	}
 }
 
 func (w *register) buildFails() {
 	if b := w.asked(); b != nil {
-		w.step(shard.VersionsBuilt{Build: b, Err: code.New(code.Opening, "unreadable")})
+		w.step(shard.KeysBuilt{Build: b, Err: code.New(code.Opening, "unreadable")})
 	}
 }
 
-func (w *register) asked() *shard.BuildVersions {
+func (w *register) asked() *shard.BuildKeys {
 	w.gather()
 	if w.log.build != nil {
 		w.builds = append(w.builds, w.log.build)

@@ -41,11 +41,11 @@ func (l *log) learn() {
 	}
 	l.build = nil
 	for _, x := range l.batches[b.From:b.Until] {
-		if err := b.Table.Add(x); err != nil {
+		if err := b.Add(x); err != nil {
 			l.t.Fatal(err)
 		}
 	}
-	l.step(shard.VersionsBuilt{Build: b})
+	l.step(shard.KeysBuilt{Build: b})
 }
 
 // learned makes the core know its versions.
@@ -236,8 +236,8 @@ func TestRetryOfConditional(t *testing.T) {
 
 // A shard with more keys than it may remember refuses conditions and nothing else, is never wrong, and compares again
 // when there are fewer. Keys that are absent do not count for long.
-func TestVersionTableIsBounded(t *testing.T) {
-	l := newLog(t, shard.Config{MaxVersionKeys: 80, SegmentBytes: 4 << 10, MaxBytes: 8 << 10})
+func TestKeysAreBounded(t *testing.T) {
+	l := newLog(t, shard.Config{MaxKeys: 80, SegmentBytes: 4 << 10, MaxBytes: 8 << 10})
 	l.put("k", "first", 0)
 	for i := range 400 { // far more than may be, few of them alive
 		l.set(fmt.Sprintf("t%d", i), "x", func(r *batch.Record) { r.TTL = 5 * time.Microsecond })
@@ -275,8 +275,8 @@ func TestVersionTableIsBounded(t *testing.T) {
 
 // A table that was being made and could not take every key is not used, even if there are fewer keys by then: one that
 // was left out would seem absent.
-func TestVersionTableIsWhole(t *testing.T) {
-	l := newLog(t, shard.Config{MaxVersionKeys: 80})
+func TestKeysAreWhole(t *testing.T) {
+	l := newLog(t, shard.Config{MaxKeys: 80})
 	for i := range 90 {
 		l.set(fmt.Sprintf("k%d", i), "x", func(r *batch.Record) {
 			if i < 70 {
@@ -314,14 +314,14 @@ func (l *log) retainByBytes() {
 
 // A log that cannot be read refuses conditions with the reason for a moment; then it is tried again. A table that
 // nobody waits for any more is not taken.
-func TestVersionsCannotBeRead(t *testing.T) {
+func TestKeysCannotBeRead(t *testing.T) {
 	l := newLog(t, shard.Config{})
 	l.set("k", "v")
 	l.flush()
 	l.put("k", "x", 1)
 	l.flush()
 	stale := l.build
-	l.step(shard.VersionsBuilt{Build: stale, Err: code.New(code.Unavailable, "no")})
+	l.step(shard.KeysBuilt{Build: stale, Err: code.New(code.Unavailable, "no")})
 	l.put("k", "x", 1)
 	l.flush()
 	wantCode(t, l.lastAnswer().Err, code.Unavailable)
@@ -329,7 +329,7 @@ func TestVersionsCannotBeRead(t *testing.T) {
 	l.put("k", "x", 1)
 	l.flush()
 	wantCode(t, l.lastAnswer().Err, code.Opening)
-	l.step(shard.VersionsBuilt{Build: stale}) // empty: it would call every key absent
+	l.step(shard.KeysBuilt{Build: stale}) // empty: it would call every key absent
 	l.put("k", "x", 0)
 	l.flush()
 	wantCode(t, l.lastAnswer().Err, code.Opening)
@@ -340,22 +340,22 @@ func TestVersionsCannotBeRead(t *testing.T) {
 }
 
 // A table that nobody asks for goes, and is made again for who asks.
-func TestVersionsAreForgotten(t *testing.T) {
+func TestKeysAreForgotten(t *testing.T) {
 	l := newLog(t, shard.Config{})
 	l.put("k", "v", 0)
 	l.flush()
-	idle := l.core.VersionsIdleAt()
+	idle := l.core.KeysIdleAt()
 	if idle == 0 {
 		t.Fatal("there is no table")
 	}
 	l.now = idle - 10
 	l.step(shard.Tick{})
-	if l.core.VersionsIdleAt() == 0 {
+	if l.core.KeysIdleAt() == 0 {
 		t.Fatal("the table went early")
 	}
 	l.now = idle
 	l.step(shard.Tick{})
-	if l.core.VersionsIdleAt() != 0 {
+	if l.core.KeysIdleAt() != 0 {
 		t.Fatal("the table is kept")
 	}
 	l.learned()

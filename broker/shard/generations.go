@@ -73,6 +73,16 @@ func (g generations) of(offset uint64) uint64 {
 	return 0
 }
 
+// at is the generation of the last batch below a sequence, 0 when the table does not reach back to it.
+func (g generations) at(sequence uint64) uint64 {
+	for _, x := range slices.Backward(g) {
+		if x.sequence < sequence {
+			return x.id
+		}
+	}
+	return 0
+}
+
 // cutOf is the offset up to which gen's records stand: where the next generation began.
 func (c *Core) cutOf(gen uint64) uint64 {
 	for _, g := range c.gens {

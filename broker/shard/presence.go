@@ -141,7 +141,7 @@ func (c *Core) publishLast(now int64, id uint64, eff *Effects) {
 	}
 	c.lasts.alive(id)
 	// A copy: what is cut off again must be found as its producer sent it.
-	c.appendRecords(now, &Publish{Batch: bytes.Clone(is.value.batch)}, eff)
+	c.appendRecords(now, &Publish{Batch: bytes.Clone(is.value.batch)}, nil, eff)
 	eff.LastsPublished++
 }
 
@@ -169,6 +169,10 @@ func (c *Core) passTime(now int64, eff *Effects) {
 	}
 	c.lasts.plan()
 	c.expireCursors(now, c.lastAppend, eff)
+	if at := c.keysAt(); at > 0 && at <= now {
+		c.buildKeys(now, eff)
+	}
+	c.sweep(now, eff)
 }
 
 // Next is when Time wants to be told next (us): 0 for never, and a time long past for at once.
@@ -180,8 +184,10 @@ func (c *Core) Next() int64 {
 		return 1
 	}
 	next := c.lasts.next
-	if at := c.VersionsIdleAt(); at > 0 && (next == 0 || at < next) {
-		next = at
+	for _, at := range [...]int64{c.KeysIdleAt(), c.keysAt(), c.sweepAt()} {
+		if at > 0 && (next == 0 || at < next) {
+			next = at
+		}
 	}
 	return next
 }

@@ -34,7 +34,15 @@ func (c *Core) publish(now int64, p *Publish, eff *Effects) {
 	if !c.conditionsHold(now, p, eff) {
 		return
 	}
-	c.appendRecords(now, p, eff)
+	sums, ok := c.derive(now, p, eff)
+	if !ok {
+		return
+	}
+	if err := c.roomForKeys(p.Batch); err != nil {
+		eff.Answers = append(eff.Answers, Answer{To: p.To, Err: err})
+		return
+	}
+	c.appendRecords(now, p, sums, eff)
 }
 
 // admit refuses what must not take an offset.
@@ -54,14 +62,14 @@ func (c *Core) admit(p *Publish) *code.Error {
 
 // appendRecords claims the batch's place the instant it is appended, before anything is written or
 // flushed: offsets taken later would follow disk timing (GC-04).
-func (c *Core) appendRecords(now int64, p *Publish, eff *Effects) {
+func (c *Core) appendRecords(now int64, p *Publish, sums []int64, eff *Effects) {
 	c.rollFor(now, int64(p.Batch.Size()), eff)
 	c.open(now, eff)
 	level := p.Level
 	if level == AckDefault {
 		level = c.cfg.Rule
 	}
-	c.append(now, entry{batch: p.Batch, to: p.To, level: level, dead: p.Deadline, waiting: true}, eff)
+	c.append(now, entry{batch: p.Batch, to: p.To, level: level, dead: p.Deadline, sums: sums, waiting: true}, eff)
 	if p.Deadline > 0 && (c.nextDead == 0 || p.Deadline < c.nextDead) {
 		c.nextDead = p.Deadline
 	}
@@ -127,7 +135,7 @@ func (a *account) grow(b batch.Batch) {
 			a.first = b.AppendTime()
 		}
 		a.bytes += size
-		a.records = a.records || !b.IsControl()
+		a.records = a.records || b.HasOffsets()
 	}
 }
 

@@ -12,6 +12,7 @@ package shard
 import (
 	"time"
 
+	"margay.dev/storage/keyindex"
 	"margay.dev/wire/batch"
 	"margay.dev/wire/code"
 )
@@ -67,9 +68,14 @@ type Config struct {
 	MaxLasts     int
 	DropOldest   bool // a full disk takes the oldest segments instead of refusing records
 
-	DedupWindow    time.Duration
-	MaxDedupIDs    int
-	MaxVersionKeys int
+	DedupWindow time.Duration
+	MaxDedupIDs int
+
+	// KeepNewest keeps the newest record of each key, and gives up the others by liveness; its keys are always known.
+	KeepNewest bool
+	MaxKeys    int // that the shard knows; beyond it new ones are refused, or none are known
+	// Read returns a copy of a committed record, by the sequence of its batch and its offset. It never changes.
+	Read func(sequence, offset uint64) (batch.Record, error)
 }
 
 // Publish asks for one produced batch to be appended. The core owns the batch from the step that takes it.
@@ -78,9 +84,13 @@ type Publish struct {
 	Previous uint64 // the producer's last sequence that the client still stands by
 	// Conditions must all hold, or nothing is stored; their records rise.
 	Conditions []Condition
-	Level      AckLevel
-	Deadline   int64 // us; 0 for none
-	To         any   // the caller's, untouched: whom to answer
+	// Derives says which records are made from what their keys hold; they rise. The batch that is stored is then the
+	// core's own, under the producer's id and sequence, and Derived says so.
+	Derives  []Derive
+	Derived  bool
+	Level    AckLevel
+	Deadline int64 // us; 0 for none
+	To       any   // the caller's, untouched: whom to answer
 }
 
 // Ack is the answer to a stored batch.
@@ -93,6 +103,7 @@ type Ack struct {
 	Flushed    bool
 	Committed  bool
 	Duplicate  bool
+	Sums       []int64 // of what was to be added, in order; none for a duplicate
 }
 
 // Answer is the one terminal answer to a publish: Err is nil when it is stored.
@@ -114,7 +125,9 @@ type Effects struct {
 
 	CursorsExpired int // what was done by itself, to be counted
 	LastsPublished int
-	Versions       *BuildVersions
+	Expired        int // keys
+	Keys           *BuildKeys
+	Reclaim        *ReclaimHead
 }
 
 // Committed is one batch that readers may now see, and whom its publish came from (nil for a batch of the
@@ -175,6 +188,7 @@ type entry struct {
 	to      any
 	level   AckLevel
 	dead    int64   // deadline, 0 for none
+	sums    []int64 // to be told
 	waiting bool    // somebody still has to be answered
 	before  account // of the newest segment, to return to when this batch is cut off
 	needed  bool    // a checkpoint had to come first when this batch was appended
@@ -227,7 +241,12 @@ type Core struct {
 	lasts     lasts
 	gens      generations
 	dedups    dedups
-	versions  versions
+	keys      keys
+	sums      sums
+
+	sweepAgain uint64 // no key is expired before what lies below is committed
+	reclaiming bool   // a head is being carried
+	reclaimAt  int64  // not before (us)
 }
 
 // New makes the core of a shard whose log is empty; Replay feeds it what the newest segment holds.
@@ -256,8 +275,11 @@ func New(cfg Config) *Core {
 	if cfg.MaxDedupIDs <= 0 {
 		cfg.MaxDedupIDs = MaxDedupIDs
 	}
-	if cfg.MaxVersionKeys <= 0 {
-		cfg.MaxVersionKeys = MaxVersionKeys
+	if cfg.MaxKeys <= 0 {
+		cfg.MaxKeys = MaxKeys
+		if cfg.KeepNewest {
+			cfg.MaxKeys = MaxNewestKeys
+		}
 	}
 	return &Core{
 		cfg: cfg, needsCheckpoint: true, producers: newProducers(cfg.MaxProducers),
@@ -307,12 +329,18 @@ func (c *Core) Step(now int64, ev Event, eff *Effects) (wake int64) {
 		c.trim(now, ev, eff)
 	case Reclaim:
 		c.reclaim(now, ev, eff)
-	case VersionsBuilt:
-		c.versionsBuilt(now, ev)
-	case DropVersions:
-		c.versions.drop(ev.Err, now+versionsAgain.Microseconds())
+	case KeysBuilt:
+		c.keysBuilt(now, ev)
+	case WantKeys:
+		c.wantKeys(now, ev, eff)
+	case KeyRoom:
+		c.keyRoom(now, ev)
+	case *Carry:
+		c.carry(now, ev, eff)
+	case Carried:
+		c.carried(now, ev, eff)
 	}
-	c.forgetVersions(now)
+	c.forgetKeys(now)
 	c.expire(now, eff)
 	return c.nextDead
 }
@@ -330,6 +358,7 @@ type View struct {
 	Cursors     int
 	Lasts       int
 	Uncommitted int
+	Keys        *keyindex.Index // the newest record of each key; nil when that is not known now
 }
 
 // View returns the shard's state.
@@ -337,7 +366,7 @@ func (c *Core) View() View {
 	return View{
 		Generation: c.cfg.Generation, Start: c.start, Mark: c.mark, Ceiling: c.ceiling, Length: c.length,
 		NextOffset: c.nextOffset, LastAppend: c.lastAppend, Producers: c.producers.len(),
-		Cursors: c.cursors.len(), Lasts: c.lasts.len(), Uncommitted: len(c.pending),
+		Cursors: c.cursors.len(), Lasts: c.lasts.len(), Uncommitted: len(c.pending), Keys: c.keys.index,
 	}
 }
 

@@ -25,7 +25,8 @@ type log struct {
 	seen    []uint64 // base offsets of committed record batches
 	drops   []uint64
 	moves   []shard.Move
-	build   *shard.BuildVersions // asked for and not handed over
+	build   *shard.BuildKeys   // asked for and not handed over
+	head    *shard.ReclaimHead // asked for and not done
 }
 
 func newLog(t *testing.T, cfg shard.Config) *log {
@@ -89,8 +90,11 @@ func (l *log) collect() {
 	if l.eff.Drop > 0 {
 		l.drops = append(l.drops, l.eff.Drop)
 	}
-	if l.eff.Versions != nil {
-		l.build = l.eff.Versions
+	if l.eff.Keys != nil {
+		l.build = l.eff.Keys
+	}
+	if l.eff.Reclaim != nil {
+		l.head = l.eff.Reclaim
 	}
 	l.eff.Reset()
 }

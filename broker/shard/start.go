@@ -4,6 +4,7 @@ package shard
 
 import (
 	"margay.dev/wire/batch"
+	"margay.dev/wire/code"
 )
 
 // LogStart is where a log begins: what is below was given up.
@@ -17,6 +18,7 @@ const (
 	ByRetention Cause = iota // its age, or the log's size
 	ByTrim                   // somebody asked for it
 	ByFullDisk               // the disk is full and the log is to drop its oldest
+	ByLiveness               // nothing there is the newest of its key any more
 )
 
 // Move is a move of the log's start that is committed.
@@ -102,6 +104,10 @@ func (c *Core) trim(now int64, t *Trim, eff *Effects) {
 		// Not cut down to the end: whoever names an offset that nobody was given is mistaken about the log, and
 		// would lose all of it.
 		eff.Answers = append(eff.Answers, Answer{To: t.To, Err: c.View().OutOfRange(t.Offset)})
+		return
+	case c.cfg.KeepNewest:
+		eff.Answers = append(eff.Answers, Answer{To: t.To, Err: code.New(code.BadRequest,
+			"the log keeps the newest record of each key and gives up the others by itself: delete keys, or give them a time to live")})
 		return
 	}
 	if t.Offset > c.pendingStart().Offset {

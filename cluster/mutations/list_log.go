@@ -54,7 +54,7 @@ func logRules() []mutation {
 		{
 			name: "refuse-a-condition-from-the-pending-layer",
 			why:  "R16: the publisher would believe in a record that a failed write takes back.",
-			file: "broker/shard/versions.go",
+			file: "broker/shard/conditions.go",
 			old:  "	if rests <= c.ceiling {\n",
 			new:  "	if rests <= c.nextOffset {\n",
 
@@ -63,9 +63,9 @@ func logRules() []mutation {
 		{
 			name: "decide-a-condition-by-what-is-committed",
 			why:  "R16: a compare-and-set decided outside the ordered append lets two writers pass.",
-			file: "broker/shard/versions.go",
-			old:  "		if known {\n			have, rests",
-			new:  "		if known && n.offset < c.ceiling {\n			have, rests",
+			file: "broker/shard/conditions.go",
+			old:  "		if known {\n",
+			new:  "		if known && !n.pending {\n",
 
 			caught: by("broker/shard", "TestExactlyOneWins"),
 		},
@@ -127,7 +127,7 @@ func logRules() []mutation {
 			name: "keep-the-versions-of-a-write-that-failed",
 			why:  "R16: a condition would be compared with a record that is not in the log.",
 			file: "broker/shard/commit.go",
-			old:  "	c.versions.cut(c.nextOffset)\n",
+			old:  "	c.keys.pending.cut(at)\n",
 			new:  "",
 
 			caught: by("broker/shard", "TestLosingAgainstWhatIsLost"),

@@ -148,6 +148,7 @@ var chapters = []struct {
 	{"Publishing", "publishes publish inflight inbox errors"},
 	{"Subscriptions", "subscriptions subscription deliveries delivery gaps gap catch slow cursors last"},
 	{"Logs and disk", "append flush log reclaimed repaired disk open sealed"},
+	{"Keys", "key keys carried"},
 	{"Shards", "shards shard unknown"},
 	{"The node", "build"},
 }

@@ -46,7 +46,7 @@ type Config struct {
 	Limits       broker.Limits
 	Reserve      uint64 // bytes of the disk that records may not take; default 8 MiB
 	FlushSlots   int    // flushes under way at once; default 16
-	VersionBytes int64  // memory for the versions that conditional publishes are compared with; default 256 MiB
+	KeyBytes     int64  // memory for the key indexes of all shards; default 1 GiB
 	Sealed       int    // descriptors for reading sealed segments; default by the limit of the process
 	Ready        func(Info)
 }
@@ -199,7 +199,7 @@ func (n *node) openParts(ctx context.Context, id storage.Identity) error {
 	n.broker, err = broker.New(broker.Config{
 		Node: id.Node, Cluster: id.Cluster, FS: n.cfg.FS, Dir: n.dir, Listeners: n.serving, ControlPlane: n.control,
 		Wall: n.cfg.Wall, Logger: n.cfg.Logger, Registerer: n.registry, Grace: n.cfg.Grace,
-		OpenLogs: d.logs, Sealed: d.sealed, Reserve: n.cfg.Reserve, FlushSlots: n.cfg.FlushSlots, Versions: n.cfg.VersionBytes,
+		OpenLogs: d.logs, Sealed: d.sealed, Reserve: n.cfg.Reserve, FlushSlots: n.cfg.FlushSlots, KeyBytes: n.cfg.KeyBytes,
 		Limits: n.cfg.Limits, KeepAlive: sc.KeepAlive, Idle: sc.Idle,
 	})
 	return err

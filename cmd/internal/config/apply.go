@@ -17,7 +17,7 @@ func (c *Config) Apply(n *node.Config) {
 	n.NoTCP = !c.TCP
 	n.Grace = time.Duration(c.Shutdown.Grace)
 	n.Reserve, n.FlushSlots, n.Sealed = uint64(c.Storage.DiskReserve), c.Storage.FlushSlots, c.Storage.SealedFiles
-	n.VersionBytes = int64(c.Storage.VersionMemory)
+	n.KeyBytes = int64(c.Storage.KeyMemory)
 	l, s := &c.Limits, &c.Session
 	n.Limits = broker.Limits{
 		Connections: l.Connections, ConnectionsPerAddress: l.ConnectionsPerAddress, Subscriptions: l.Subscriptions,

@@ -54,10 +54,10 @@ type Limits struct {
 
 // Storage is what the node takes of the machine for its data.
 type Storage struct {
-	DiskReserve   Size `yaml:"disk_reserve" default:"8MiB" min:"1MiB" doc:"Free space of the disk below which records are refused and reads go on"`
-	FlushSlots    int  `yaml:"flush_slots" default:"16" min:"1" max:"1024" doc:"Flushes under way at once, over all shards"`
-	SealedFiles   int  `yaml:"sealed_files" default:"0" min:"0" max:"65536" doc:"Finished segment files kept open for readers; 0 takes an eighth of the descriptors that the process may have, 256 at most"`
-	VersionMemory Size `yaml:"version_memory" default:"256MiB" min:"1MiB" doc:"Memory for the versions of keys that conditional publishes are compared with; shards that find none left refuse those"`
+	DiskReserve Size `yaml:"disk_reserve" default:"8MiB" min:"1MiB" doc:"Free space of the disk below which records are refused and reads go on"`
+	FlushSlots  int  `yaml:"flush_slots" default:"16" min:"1" max:"1024" doc:"Flushes under way at once, over all shards"`
+	SealedFiles int  `yaml:"sealed_files" default:"0" min:"0" max:"65536" doc:"Finished segment files kept open for readers; 0 takes an eighth of the descriptors that the process may have, 256 at most"`
+	KeyMemory   Size `yaml:"key_memory" default:"1GiB" min:"1MiB" doc:"Memory for the key indexes of all shards, about 120 bytes and the key for each; beyond it new keys are refused, and reads by key of logs that keep all records"`
 }
 
 // Session is the transport of clients: QUIC, and TLS over TCP.

@@ -176,7 +176,7 @@ func TestVersionsShareTheMemory(t *testing.T) {
 	p := hosttest.NewPlane(l)
 	var ahead atomic.Int64
 	r := hosttest.Start(t, memfs.New(rand.New(rand.NewPCG(1, 1))), p, func(c *host.Config) {
-		c.VersionBytes = 30_000 // about 290 keys
+		c.KeyBytes = 30_000 // about 230 keys
 		c.Wall = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	})
 	a := hosttest.NewAnswers()
@@ -205,7 +205,7 @@ func TestVersionsShareTheMemory(t *testing.T) {
 	}
 	wantBytes := func(least, most float64) {
 		t.Helper()
-		if got := gauge(t, r, "margay_publish_version_bytes"); got < least || got > most {
+		if got := gauge(t, r, "margay_key_index_bytes"); got < least || got > most {
 			t.Errorf("the tables take %v bytes, want %v to %v", got, least, most)
 		}
 	}
@@ -215,10 +215,10 @@ func TestVersionsShareTheMemory(t *testing.T) {
 	if err := compare(one); err.Code != code.Conflict {
 		t.Fatalf("the first shard: %v", err)
 	}
-	wantBytes(20_000, 25_000)
+	wantBytes(20_000, 28_000)
 	wantRefusal(t, compare(two), code.TooMany)
 	fill(two, 200, 210)
-	hosttest.Eventually(t, "what the second had taken", func() bool { return gauge(t, r, "margay_publish_version_bytes") < 25_000 })
+	hosttest.Eventually(t, "what the second had taken", func() bool { return gauge(t, r, "margay_key_index_bytes") < 28_000 })
 	fill(one, 200, 350)
 	wantRefusal(t, compare(one), code.TooMany)
 	wantBytes(0, 0)
@@ -226,10 +226,10 @@ func TestVersionsShareTheMemory(t *testing.T) {
 	if err := compare(two); err.Code != code.Conflict {
 		t.Fatalf("the second shard, with room: %v", err)
 	}
-	wantBytes(20_000, 25_000)
+	wantBytes(20_000, 28_000)
 	l.SegmentAge = time.Hour
 	p.Set(l) // opens the shards again
-	hosttest.Eventually(t, "the memory to be given back", func() bool { return gauge(t, r, "margay_publish_version_bytes") == 0 })
+	hosttest.Eventually(t, "the memory to be given back", func() bool { return gauge(t, r, "margay_key_index_bytes") == 0 })
 }
 
 // gauge reads one of the host's metrics.

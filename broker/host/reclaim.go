@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"errors"
+	"fmt"
+
+	"margay.dev/broker/shard"
+	"margay.dev/storage"
+	"margay.dev/wire/batch"
+)
+
+const (
+	carryRead  = 1 << 20   // of the head that is read at once
+	carryBytes = 256 << 10 // that one batch carries: a publish behind it waits for no more than that
+)
+
+var errClosing = errors.New("the shard is closing")
+
+// carrying reads the head of a log beside the shard's goroutine and has the core carry what is live in it: one batch at a
+// time, each committed before the next, so that publishes come in between.
+type carrying struct {
+	s       *Shard
+	head    shard.ReclaimHead
+	seq     uint64 // the next batch to look at
+	skip    int    // records of it that are done
+	carried int64
+	file    []byte // read and not looked at yet, from seq on
+}
+
+// reclaim begins to carry a head.
+func (s *Shard) reclaim(head shard.ReclaimHead) {
+	c := &carrying{s: s, head: head, seq: head.From.Sequence}
+	s.host.beside(&s.beside, c.next)
+}
+
+// next hands over the next live records, or the end.
+func (c *carrying) next() {
+	ev, size, err := c.collect()
+	switch {
+	case err != nil:
+		c.s.host.log.Error("the head of the log cannot be reclaimed", "log", c.s.Ref.Log, "shard", c.s.Ref.Shard, "sequence", c.seq, "error", err)
+		c.end(err)
+		return
+	case len(ev.Records) == 0:
+		c.end(nil)
+		return
+	}
+	to := Func(func(a shard.Answer) {
+		if a.Err != nil {
+			c.later(func() { c.end(a.Err) })
+			return
+		}
+		c.carried += size
+		c.s.host.metrics.carried.Add(float64(a.Ack.Count))
+		c.later(c.next)
+	})
+	ev.To = to
+	c.s.handOverTo(ev, to)
+}
+
+// later goes on beside the shard's goroutine, which this is, unless the shard ends: then nobody waits any more.
+func (c *carrying) later(f func()) {
+	select {
+	case <-c.s.quit:
+	default:
+		c.s.host.beside(&c.s.beside, f)
+	}
+}
+
+func (c *carrying) end(err error) {
+	c.s.handOver(shard.Carried{Head: c.head, Carried: c.carried, Err: err})
+}
+
+// collect gathers live records up to carryBytes, none when the head is done.
+func (c *carrying) collect() (*shard.Carry, int64, error) {
+	ev := &shard.Carry{}
+	var size int64
+	for size < carryBytes && c.seq < c.head.To.Sequence {
+		if len(c.file) == 0 {
+			if err := c.read(); err != nil {
+				return nil, 0, err
+			}
+			continue
+		}
+		b := batch.Batch(c.file)
+		b = b[:b.Size()]
+		done, err := c.pick(b, ev, &size)
+		if err != nil {
+			return nil, 0, err
+		}
+		if done {
+			c.file = c.file[len(b):]
+			c.seq, c.skip = b.Sequence()+1, 0
+		}
+	}
+	return ev, size, nil
+}
+
+func (c *carrying) read() error {
+	select {
+	case <-c.s.quit:
+		return errClosing
+	default:
+	}
+	chunk, err := c.s.log.Load().Read(c.seq, c.head.To.Sequence, carryRead)
+	if gap, ok := errors.AsType[*storage.GapError](err); ok {
+		c.seq = gap.ToSequence
+		return nil
+	}
+	if err == nil && len(chunk) == 0 {
+		err = fmt.Errorf("nothing at sequence %d", c.seq)
+	}
+	c.file = chunk
+	return err
+}
+
+// pick takes the live records of a batch, and says whether it has seen all of it.
+func (c *carrying) pick(b batch.Batch, ev *shard.Carry, size *int64) (done bool, err error) {
+	if !b.HasOffsets() && !b.IsCarried() {
+		return true, nil
+	}
+	keys := c.s.View().Keys
+	if keys == nil {
+		return false, errClosing
+	}
+	var m batch.Meta
+	found := false
+	for metas := b.Metas(); !found; {
+		ok, err := metas.Next(&m)
+		if err != nil {
+			return false, err
+		}
+		if !ok {
+			return true, nil
+		}
+		found = m.Key != nil && !m.Null && shard.Live(keys, m.Key, metas.Offset(), b.Sequence())
+	}
+	records := b.Records()
+	for i := 0; ; i++ {
+		var r batch.Record
+		ok, err := records.Next(&r)
+		if err != nil || !ok {
+			return err == nil, err
+		}
+		if i < c.skip || r.Key == nil || r.Value == nil || !shard.Live(keys, r.Key, records.Offset(), b.Sequence()) {
+			continue
+		}
+		n := int64(len(r.Key) + len(r.Value) + 64)
+		if *size > 0 && *size+n > carryBytes {
+			c.skip = i
+			return false, nil
+		}
+		*size += n
+		ev.Records = append(ev.Records, batch.Carried{
+			Record: r.Clone(), Offset: records.Offset(), Generation: records.Generation(), AppendTime: records.AppendTime(),
+		})
+		ev.Sequence = append(ev.Sequence, b.Sequence())
+	}
+}
