@@ -62,3 +62,57 @@ func ExampleCache_Add() {
 	}
 	fmt.Println("let through:", n <= 100)
 }
+
+// Feature flags that cost no question: every process has them all, and hears within moments of a change.
+func ExampleCache_Mirror() {
+	ctx := context.Background()
+	c, err := client.ConnectNamed(ctx, "local")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+
+	flags, err := c.Cache("flags").Mirror(ctx, client.Prefix("checkout/"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer flags.Close()
+	if e, ok := flags.Get("checkout/new"); ok && string(e.Value) == "on" {
+		fmt.Println("the new checkout")
+	}
+	for e := range flags.Range("checkout/limits/") {
+		fmt.Printf("%s = %s\n", e.Key, e.Value)
+	}
+}
+
+// A copy kept by hand, with what the application does when it changes.
+func ExampleCache_Watch() {
+	ctx := context.Background()
+	c, err := client.ConnectNamed(ctx, "local")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+
+	w, err := c.Cache("routes").Watch(ctx, client.Pattern("region/+/address"), client.WithSnapshot())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer w.Close()
+	routes := map[string]string{}
+	for ch, err := range w.Changes(ctx) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		switch ch.Kind {
+		case client.Put:
+			routes[ch.Entry.Key] = string(ch.Entry.Value)
+		case client.Deleted, client.Expired:
+			delete(routes, ch.Entry.Key)
+		case client.Reset:
+			clear(routes)
+		case client.SnapshotComplete:
+			fmt.Println("ready with", len(routes), "routes")
+		}
+	}
+}

@@ -164,7 +164,7 @@ func (w *Watch) Changes(ctx context.Context) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		for {
 			var ch Change
-			if err := w.next(ctx, &ch); err != nil {
+			if err := w.next(ctx, &ch, nil); err != nil {
 				yield(Change{}, err)
 				return
 			}
@@ -175,8 +175,8 @@ func (w *Watch) Changes(ctx context.Context) iter.Seq2[Change, error] {
 	}
 }
 
-// next waits for the next change.
-func (w *Watch) next(ctx context.Context, ch *Change) *Error {
+// next waits for the next change. Before it waits it calls idle, if that is not nil: all that there was is taken.
+func (w *Watch) next(ctx context.Context, ch *Change, idle func()) *Error {
 	select {
 	case w.turn <- struct{}{}:
 		defer func() { <-w.turn }()
@@ -200,6 +200,9 @@ func (w *Watch) next(ctx context.Context, ch *Change) *Error {
 				return err
 			}
 			continue
+		}
+		if idle != nil {
+			idle()
 		}
 		select {
 		case <-w.ready:
@@ -294,6 +297,19 @@ func (w *Watch) Position() string {
 		p.shards[i] = shardPosition{shard: s, next: at.Offset, generation: at.Generation}
 	}
 	return p.String()
+}
+
+// passed says up to which offset, exclusive, the reader has had all changes of each shard.
+func (w *Watch) passed(into []uint64) {
+	w.lane.mu.Lock()
+	defer w.lane.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, s := range w.shards {
+		if !w.reset && !w.listing {
+			into[i] = w.fold.Position(i, w.lane.at[s]).Offset
+		}
+	}
 }
 
 // Close ends the watch. What was not read is not lost: Position says where to go on.

@@ -60,7 +60,8 @@ type Client struct {
 	caches        map[string]*Cache
 	watchLanes    map[batch.LogID]*watchLane
 
-	lasts sync.WaitGroup // of last records
+	lasts   sync.WaitGroup // of last records
+	mirrors sync.WaitGroup
 }
 
 // Connect connects to a cluster at "margay://host:port[,host:port...]" (scheme and port may be left out; empty with
@@ -230,6 +231,7 @@ func (c *Client) Close() {
 		l.wg.Wait()
 	}
 	c.lasts.Wait()
+	c.mirrors.Wait()
 	c.requests.Close()
 	c.publishing.Close()
 	c.subscribing.Close()

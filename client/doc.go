@@ -3,7 +3,7 @@
 // Package client publishes and subscribes to streams and reads and writes caches of a Margay cluster over QUIC; it touches the
 // network and, in ConnectNamed only, context files, and refuses to claim more about a record than it knows.
 //
-// A Client holds up to three connections (requests, publishing, subscribing), each made when first needed and made
+// A Client holds up to four connections (requests, publishing, subscribing, watching), each made when first needed and made
 // again when lost. Everything is safe for concurrent use. No goroutine is left after Close.
 //
 // Every error is or wraps an *Error. Its class is the contract: refused (certainly not applied, may succeed later),

@@ -3,6 +3,7 @@ module margay.dev/client
 go 1.26.0
 
 require (
+	github.com/tidwall/btree v1.8.2
 	go.uber.org/goleak v1.3.0
 	golang.org/x/sync v0.25.0
 	margay.dev/router v0.0.0

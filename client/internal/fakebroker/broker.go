@@ -73,6 +73,8 @@ type Script struct {
 	Lookup func(name string) error
 	// Get may refuse a Get, or hold it.
 	Get func(g *wire.Get) error
+	// List is called before a List is answered.
+	List func()
 	// Watch may refuse a Watch.
 	Watch func(w *wire.Watch) error
 	// MaxEntries bounds the entries of an answer.

@@ -113,6 +113,9 @@ func (b *Broker) get(f *wire.Get) (*wire.Got, error) {
 }
 
 func (b *Broker) list(f *wire.List) *wire.Listed {
+	if hook := b.current().List; hook != nil {
+		hook()
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.byID[f.Log].Shards[f.Shard]
