@@ -49,6 +49,7 @@ type Files struct {
 	recent  list.List // of *openFile, most recently used first
 	forgot  uint64    // counts what was let go because its file changes or goes
 	buffers sync.Pool // of *[]byte
+	places  places
 }
 
 type fileKey struct {
@@ -124,6 +125,7 @@ func (f *Files) forget(key fileKey) {
 
 // forgetLog lets go of everything of one log.
 func (f *Files) forgetLog(log *Disk) {
+	f.places.forget(log)
 	f.mu.Lock()
 	f.forgot++
 	var out []*handle

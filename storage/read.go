@@ -166,11 +166,7 @@ func (l *Disk) locate(v *view, seq uint64) (int64, error) {
 	case v.hint != 0:
 		return v.hint, nil
 	}
-	pos := int64(0)
-	err := l.search(v,
-		func(entries []segment.Entry) (segment.Entry, bool) { return segment.BySequence(entries, seq) },
-		func(b batch.Batch, at int64) bool { pos = at; return b.Sequence() == seq })
-	return pos, err
+	return l.find(v, seq)
 }
 
 // search steps from the index entry that pick returns, batch by batch, until found says so. An entry that leads nowhere
@@ -197,7 +193,10 @@ func (l *Disk) search(v *view, pick func([]segment.Entry) (segment.Entry, bool),
 }
 
 func (l *Disk) walk(v *view, from segment.Entry, found func(batch.Batch, int64) bool) error {
+	buf := walkBuffers.Get().(*[walkChunk]byte)
+	defer walkBuffers.Put(buf)
 	w := segment.NewWindow(v.h.file, v.Size, walkChunk)
+	w.Reuse(buf[:])
 	seq, offset := from.Sequence, from.Offset
 	for pos := from.Position; pos < v.Size; {
 		b, n, err := w.Head(pos)
