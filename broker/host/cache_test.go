@@ -202,3 +202,34 @@ func TestKeysThatEndedMeanwhile(t *testing.T) {
 		t.Fatal("the key is there")
 	}
 }
+
+// A log in memory is reclaimed in the same way, refuses what does not fit, and loses no key.
+func TestReclaimInMemory(t *testing.T) {
+	l := hosttest.Log(func(l *control.Log) {
+		l.Keep, l.MaxKeys, l.Storage, l.Fsync = control.KeepNewest, 1000, control.StorageMemory, control.FsyncAlways
+	})
+	r := hosttest.Start(t, memfs.New(rand.New(rand.NewPCG(1, 1))), hosttest.NewPlane(l))
+	h := hold(t, r, l)
+	val := strings.Repeat("x", 1<<20)
+	put := func(key string) *code.Error {
+		_, err := h.put(key, val)
+		return err
+	}
+	for i := range 20 {
+		if err := put(fmt.Sprintf("old%d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 200 { // far more than a log in memory holds
+		hosttest.Eventually(t, "room", func() bool { return put("busy") == nil })
+	}
+	for i := range 20 {
+		h.want(fmt.Sprintf("old%d", i), val)
+	}
+	var refused *code.Error
+	for i := 0; i < 100 && refused == nil; i++ {
+		refused = put(fmt.Sprintf("new%d", i))
+	}
+	wantRefusal(t, refused, code.StorageFull)
+	h.want("old0", val)
+}

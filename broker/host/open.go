@@ -16,6 +16,7 @@ import (
 const (
 	memoryBytes = storage.DefaultMemoryBytes
 	memoryKept  = memoryBytes / 4 * 3
+	memoryFull  = memoryBytes / 8 * 7
 )
 
 // openShard recovers the shard's log, if it has one, and starts its core at the fresh generation.

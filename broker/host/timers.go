@@ -77,12 +77,19 @@ func (s *Shard) flushDue(now int64) {
 	s.deliver()
 }
 
+// memoryFull says whether a log in memory that keeps the newest of each key takes no records until its head is reclaimed:
+// what is carried must find room. Another one drops its oldest.
+func (s *Shard) memoryFull() bool {
+	l := s.log.Load()
+	return s.cfg.Memory && s.cfg.KeepNewest && l != nil && l.State().Bytes > memoryFull
+}
+
 // checkSpace tells the core whether records may be written. Writes resume by themselves.
 func (s *Shard) checkSpace() {
-	if s.cfg.Memory {
-		return
+	full := s.memoryFull()
+	if !s.cfg.Memory {
+		full = s.host.space.full()
 	}
-	full := s.host.space.full()
 	if full == s.full {
 		if full {
 			s.spaceAt = s.host.cfg.Clock().Add(spaceInterval)

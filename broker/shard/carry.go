@@ -14,7 +14,7 @@ const (
 	// reclaimShare is how many times its live records a log may take before its head is reclaimed. What is carried
 	// meanwhile comes on top, so that the whole stays below three times.
 	reclaimShare = 2
-	reclaimPause = 10 * time.Second // after a head that gave up next to nothing
+	reclaimPause = 10 * time.Second // after all that lives was carried once and next to nothing was given up
 )
 
 // ReclaimHead asks for the live records of the head of the log, up to the segment that begins at To, to be carried: read
@@ -37,7 +37,6 @@ type Carried struct {
 	Head    ReclaimHead
 	Carried int64 // bytes
 	Err     error
-	Ended   int64 // when (us)
 }
 
 func (*Carry) shardEvent()  {}
@@ -53,7 +52,9 @@ func (c *Core) reclaimHead(now int64, segments []Segment, eff *Effects) {
 	for _, s := range segments {
 		total += s.Bytes
 	}
-	if total <= reclaimShare*c.keys.index.LiveBytes()+c.cfg.SegmentBytes {
+	live := c.keys.index.LiveBytes()
+	crowded := c.cfg.MaxBytes > 0 && total > c.cfg.MaxBytes && total > live+2*c.cfg.SegmentBytes // in memory
+	if total <= reclaimShare*live+c.cfg.SegmentBytes && !crowded {
 		return
 	}
 	head, next := segments[0], segments[1]
@@ -112,8 +113,13 @@ func (c *Core) carried(now int64, ev Carried, eff *Effects) {
 	case c.lost != nil || ev.Head.From != c.start: // it was read from another beginning
 		return
 	}
-	if ev.Carried > ev.Head.Bytes/8*7 {
-		c.reclaimAt = now + reclaimPause.Microseconds()
+	// Behind a head in which everything lives there may be one of garbage, but not for ever.
+	c.inVain += ev.Carried
+	switch {
+	case ev.Carried <= ev.Head.Bytes/8*7:
+		c.inVain = 0
+	case c.keys.ready() && c.inVain > 2*c.keys.index.LiveBytes():
+		c.inVain, c.reclaimAt = 0, now+reclaimPause.Microseconds()
 	}
 	c.moveStart(now, ev.Head.To, ByLiveness, eff)
 }

@@ -98,7 +98,7 @@ func (c *Core) admitLast(ev *SetLast) *code.Error {
 	case c.lost != nil:
 		return c.lost
 	case c.full:
-		return code.New(code.StorageFull, "the disk has no room for records")
+		return code.New(code.StorageFull, "there is no room for records")
 	case size > batch.MaxLast:
 		return code.New(code.TooLarge, "a last record of %d bytes", size).With(code.DetailLimit, batch.MaxLast)
 	case !known && c.lasts.len() >= c.lasts.max:

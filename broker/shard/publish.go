@@ -28,7 +28,7 @@ func (c *Core) publish(now int64, p *Publish, eff *Effects) {
 		return
 	}
 	if c.full { // not before: a retry of what is stored is no new record
-		eff.Answers = append(eff.Answers, Answer{To: p.To, Err: code.New(code.StorageFull, "the disk has no room for records")})
+		eff.Answers = append(eff.Answers, Answer{To: p.To, Err: code.New(code.StorageFull, "there is no room for records")})
 		return
 	}
 	if !c.conditionsHold(now, p, eff) {
@@ -56,6 +56,10 @@ func (c *Core) admit(p *Publish) *code.Error {
 		return code.New(code.BadRequest, "ack %s is more than the log's rule %s: ask for less, or change the log", p.Level, c.cfg.Rule)
 	case p.Level != AckDefault && p.Level < c.cfg.MinAck:
 		return code.New(code.BadRequest, "ack %s is less than the log's min-ack %s: ask for more, or change the log", p.Level, c.cfg.MinAck)
+	case c.cfg.KeepNewest && p.Batch.Size() > batch.MaxBatch-batch.MaxOrigin:
+		// It could not be carried, and would keep its segment, and all before it, for as long as it is the newest of its key.
+		return code.New(code.TooLarge, "a batch of %d bytes in a log that keeps the newest of each key", p.Batch.Size()).
+			With(code.DetailLimit, batch.MaxBatch-batch.MaxOrigin)
 	}
 	return nil
 }

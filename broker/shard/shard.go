@@ -247,6 +247,7 @@ type Core struct {
 	sweepAgain uint64 // no key is expired before what lies below is committed
 	reclaiming bool   // a head is being carried
 	reclaimAt  int64  // not before (us)
+	inVain     int64  // bytes carried in a row from heads that gave up next to nothing
 }
 
 // New makes the core of a shard whose log is empty; Replay feeds it what the newest segment holds.

@@ -28,26 +28,8 @@ func (x *Index) Apply(b batch.Batch) error {
 	if b.Sequence() < x.sequence {
 		return nil
 	}
-	metas := b.Metas()
-	var m batch.Meta
-	for {
-		ok, err := metas.Next(&m)
-		if err != nil {
-			return fmt.Errorf("apply batch %d to key index: %w", b.Sequence(), err)
-		}
-		if !ok {
-			break
-		}
-		if m.Key == nil {
-			continue
-		}
-		x.applyRecord(&m, Entry{
-			Offset:   metas.Offset(), // of a carried record the one it was given first, and so with the time
-			Sequence: b.Sequence(),
-			Until:    until(metas.AppendTime(), m.TTL),
-			Size:     share(b, &m, plain),
-			Carried:  b.IsCarried(),
-		})
+	if err := each(b, plain, x.applyRecord); err != nil {
+		return fmt.Errorf("apply batch %d to key index: %w", b.Sequence(), err)
 	}
 	x.sequence, x.offset = b.Sequence()+1, b.NextOffset()
 	return nil

@@ -15,6 +15,10 @@ func Each(b batch.Batch, f func(m *batch.Meta, e Entry)) error {
 	if err != nil {
 		return fmt.Errorf("keys of batch %d: %w", b.Sequence(), err)
 	}
+	return each(b, plain, f)
+}
+
+func each(b batch.Batch, plain int, f func(m *batch.Meta, e Entry)) error {
 	metas := b.Metas()
 	carried := b.IsCarried()
 	var m batch.Meta
@@ -25,7 +29,11 @@ func Each(b batch.Batch, f func(m *batch.Meta, e Entry)) error {
 		}
 		if m.Key != nil {
 			f(&m, Entry{
-				Offset: metas.Offset(), Sequence: b.Sequence(), Until: until(metas.AppendTime(), m.TTL), Size: share(b, &m, plain), Carried: carried,
+				Offset:   metas.Offset(), // of a carried record the one it was given first, and so with the time
+				Sequence: b.Sequence(),
+				Until:    until(metas.AppendTime(), m.TTL),
+				Size:     share(b, &m, plain),
+				Carried:  carried,
 			})
 		}
 	}

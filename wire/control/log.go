@@ -239,10 +239,6 @@ func (l *Log) validateNewest(ps *problems) {
 	if l.OnFull == OnFullDropOldest {
 		ps.add("on_full", "%q would drop keys: "+ends+"; use on_full %q", l.OnFull, l.Keep, OnFullRefuse)
 	}
-	if l.Storage == StorageMemory {
-		ps.add("storage", "%q drops its oldest records, and with them keys: "+ends+"; use storage %q, where fsync %q waits for no disk",
-			l.Storage, l.Keep, StorageDisk, FsyncNever)
-	}
 }
 
 func (l *Log) validateAll(ps *problems) {

@@ -123,7 +123,6 @@ func TestKeepNewestEndsKeysByTTLAndDeleteOnly(t *testing.T) {
 		{func(s *CacheSpec) { s.MaxBytes = new(int64(1 << 30)) }, "max_bytes", "bounded by max_keys"},
 		{func(s *CacheSpec) { s.MaxBytes = new(int64(-1)) }, "max_bytes", "bounded by max_keys"},
 		{func(s *CacheSpec) { s.OnFull = new(OnFullDropOldest) }, "on_full", `use on_full "refuse"`},
-		{func(s *CacheSpec) { s.Storage = new(StorageMemory) }, "storage", `use storage "disk"`},
 		{func(s *CacheSpec) { s.MaxKeys = new(int64(0)) }, "max_keys", "between 1 and 1000000000"},
 		{func(s *CacheSpec) { s.MaxKeys = new(int64(-5)) }, "max_keys", "between 1 and 1000000000"},
 		{func(s *CacheSpec) { s.MaxKeys = new(int64(1_000_000_001)) }, "max_keys", "between 1 and 1000000000"},
