@@ -21,7 +21,7 @@ type Hub struct {
 	pos      Position
 	plain    group             // queues that take everything
 	filtered map[string]*group // by the name of their selection
-	index    *index            // over filtered
+	index    *Index[*group]    // over filtered
 	touched  []*group
 	ended    *End
 	waiting  waiters // for an offset to be committed
@@ -37,7 +37,7 @@ type End struct{ Err error }
 
 // NewHub starts the live end of a shard at pos, the first batch and record that are not committed.
 func NewHub(shard uint32, pos Position) *Hub {
-	h := &Hub{shard: shard, pos: pos, filtered: map[string]*group{}, index: newIndex()}
+	h := &Hub{shard: shard, pos: pos, filtered: map[string]*group{}, index: NewIndex[*group]()}
 	h.position.Store(pos.Sequence)
 	return h
 }
@@ -119,7 +119,7 @@ func (h *Hub) sort(e *Envelope, now int64) {
 			h.plain.keep = append(h.plain.keep, n)
 		}
 		if m.Key != nil && len(h.filtered) > 0 {
-			h.index.match(m.Key, hit)
+			h.index.Match(m.Key, hit)
 		}
 	}
 	if scheduled {
@@ -163,7 +163,7 @@ func (h *Hub) join(q *Queue) {
 	if g == nil {
 		g = &group{selection: q.selection}
 		h.filtered[q.selection.name] = g
-		h.index.add(g, g.selection.filters)
+		h.index.Add(g, g.selection.filters)
 	}
 	g.queues = append(g.queues, q)
 }
@@ -172,7 +172,7 @@ func (h *Hub) join(q *Queue) {
 func (h *Hub) forget(g *group) {
 	if h.filtered[g.selection.name] == g {
 		delete(h.filtered, g.selection.name)
-		h.index.remove(g, g.selection.filters)
+		h.index.Remove(g, g.selection.filters)
 	}
 }
 
@@ -252,7 +252,7 @@ func (h *Hub) Close(err error) {
 			q.end(h.shard, err)
 		}
 	}
-	h.plain.queues, h.filtered, h.index = nil, map[string]*group{}, newIndex()
+	h.plain.queues, h.filtered, h.index = nil, map[string]*group{}, NewIndex[*group]()
 	for len(h.waiting) > 0 {
 		close(heap.Pop(&h.waiting).(*awaiting).reached)
 	}

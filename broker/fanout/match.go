@@ -3,7 +3,6 @@
 package fanout
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 
@@ -16,7 +15,7 @@ import (
 type Selection struct {
 	name    string        // equal selections have equal names
 	filters []wire.Filter // in order, each once
-	index   *index        // of this selection alone, for reading the log; made when that is first done
+	index   *Index[bool]  // of this selection alone, for reading the log; made when that is first done
 }
 
 // fewFilters are compared one by one faster than looked up.
@@ -86,11 +85,11 @@ func (s *Selection) matches(key []byte) bool {
 		return slices.ContainsFunc(s.filters, func(f wire.Filter) bool { return f.Matches(key) })
 	}
 	if s.index == nil {
-		s.index = newIndex()
-		s.index.add(&group{selection: s}, s.filters)
+		s.index = NewIndex[bool]()
+		s.index.Add(true, s.filters)
 	}
 	hit := false
-	s.index.match(key, func(*group) { hit = true })
+	s.index.Match(key, func(bool) { hit = true })
 	return hit
 }
 
@@ -119,176 +118,5 @@ func (g *group) take(e *Envelope) {
 	default:
 		g.items = append(g.items, item{envelope: e, cut: &cut{keep: g.keep}})
 		g.keep = nil // the cut has it now
-	}
-}
-
-// index finds the groups that a key is selected by, in time that depends on the key and not on how many
-// filters there are.
-type index struct {
-	exact    map[string][]*group
-	prefixes map[string][]*group
-	lengths  []int       // of the prefixes, ascending
-	ofLength map[int]int // how many prefixes there are of each length
-	topics   *topic
-}
-
-func (x *index) remove(g *group, filters []wire.Filter) {
-	for _, f := range filters {
-		switch f.Kind {
-		case wire.FilterExact:
-			without(x.exact, f.Value, g)
-		case wire.FilterPrefix:
-			if without(x.prefixes, f.Value, g) {
-				continue
-			}
-			n := len(f.Value)
-			if x.ofLength[n]--; x.ofLength[n] == 0 {
-				delete(x.ofLength, n)
-				if i, found := slices.BinarySearch(x.lengths, n); found {
-					x.lengths = slices.Delete(x.lengths, i, i+1)
-				}
-			}
-		case wire.FilterPattern:
-			x.topics.remove(f.Value, g)
-		}
-	}
-}
-
-// without takes g out of the list at key, and says whether others are left in it.
-func without(m map[string][]*group, key string, g *group) (others bool) {
-	left := slices.DeleteFunc(m[key], func(x *group) bool { return x == g })
-	if len(left) > 0 {
-		m[key] = left
-		return true
-	}
-	delete(m, key)
-	return false
-}
-
-type topic struct {
-	levels map[string]*topic
-	plus   *topic
-	rest   []*group // patterns that end in # here
-	here   []*group
-}
-
-func newIndex() *index {
-	return &index{exact: map[string][]*group{}, prefixes: map[string][]*group{}, ofLength: map[int]int{}, topics: &topic{}}
-}
-
-func (x *index) add(g *group, filters []wire.Filter) {
-	for _, f := range filters {
-		switch f.Kind {
-		case wire.FilterExact:
-			x.exact[f.Value] = append(x.exact[f.Value], g)
-		case wire.FilterPrefix:
-			n := len(f.Value)
-			if len(x.prefixes[f.Value]) == 0 {
-				if x.ofLength[n]++; x.ofLength[n] == 1 {
-					i, _ := slices.BinarySearch(x.lengths, n)
-					x.lengths = slices.Insert(x.lengths, i, n)
-				}
-			}
-			x.prefixes[f.Value] = append(x.prefixes[f.Value], g)
-		case wire.FilterPattern:
-			x.topics.add(f.Value, g)
-		}
-	}
-}
-
-func (t *topic) add(pattern string, g *group) {
-	for level := range strings.SplitSeq(pattern, "/") {
-		switch level {
-		case "#":
-			t.rest = append(t.rest, g)
-			return
-		case "+":
-			if t.plus == nil {
-				t.plus = &topic{}
-			}
-			t = t.plus
-		default:
-			if t.levels == nil {
-				t.levels = map[string]*topic{}
-			}
-			next := t.levels[level]
-			if next == nil {
-				next = &topic{}
-				t.levels[level] = next
-			}
-			t = next
-		}
-	}
-	t.here = append(t.here, g)
-}
-
-// remove takes g out and says whether nothing is left here.
-func (t *topic) remove(pattern string, g *group) (empty bool) {
-	is := func(x *group) bool { return x == g }
-	level, rest, more := strings.Cut(pattern, "/")
-	if level == "#" {
-		t.rest = slices.DeleteFunc(t.rest, is)
-		return t.idle()
-	}
-	next := t.levels[level]
-	if level == "+" {
-		next = t.plus
-	}
-	if next == nil {
-		return t.idle()
-	}
-	if more {
-		empty = next.remove(rest, g)
-	} else {
-		next.here = slices.DeleteFunc(next.here, is)
-		empty = next.idle()
-	}
-	if empty && level == "+" {
-		t.plus = nil
-	} else if empty {
-		delete(t.levels, level)
-	}
-	return t.idle()
-}
-
-func (t *topic) idle() bool {
-	return len(t.levels) == 0 && t.plus == nil && len(t.rest) == 0 && len(t.here) == 0
-}
-
-// match calls hit for every group that selects key, some of them more than once.
-func (x *index) match(key []byte, hit func(*group)) {
-	for _, g := range x.exact[string(key)] {
-		hit(g)
-	}
-	for _, n := range x.lengths {
-		if n > len(key) {
-			break
-		}
-		for _, g := range x.prefixes[string(key[:n])] {
-			hit(g)
-		}
-	}
-	x.topics.match(key, hit)
-}
-
-func (t *topic) match(key []byte, hit func(*group)) {
-	for _, g := range t.rest {
-		hit(g)
-	}
-	level, rest, more := bytes.Cut(key, []byte{'/'})
-	for _, next := range [2]*topic{t.levels[string(level)], t.plus} {
-		if next == nil {
-			continue
-		}
-		if more {
-			next.match(rest, hit)
-			continue
-		}
-		for _, g := range next.here {
-			hit(g)
-		}
-		for _, g := range next.rest { // a/# stands for a too
-			hit(g)
-		}
 	}
 }

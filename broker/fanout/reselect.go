@@ -39,8 +39,8 @@ func (h *Hub) regroup(q *Queue, s *Selection, gone, come []wire.Filter) bool {
 	if g == nil || len(g.queues) != 1 || g.queues[0] != q || h.filtered[s.name] != nil {
 		return false
 	}
-	h.index.remove(g, gone)
-	h.index.add(g, come)
+	h.index.Remove(g, gone)
+	h.index.Add(g, come)
 	delete(h.filtered, g.selection.name)
 	g.selection, q.selection = s, s
 	h.filtered[s.name] = g
