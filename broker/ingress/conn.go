@@ -43,6 +43,7 @@ type conn struct {
 	hello    atomic.Bool
 	features atomic.Uint64 // that the hello agreed on
 	subs     atomic.Int64
+	beside   atomic.Int64 // requests that are answered beside their lanes
 
 	mu      sync.Mutex
 	expiry  *time.Timer
@@ -101,7 +102,7 @@ func (c *conn) serve(ctx context.Context) {
 		c.open[l] = struct{}{}
 		c.mu.Unlock()
 		c.lanes.Go(func() {
-			ln := &lane{conn: c, lane: l, control: first}
+			ln := &lane{conn: c, lane: l, control: first, lists: make(chan struct{}, laneLists)}
 			ln.serve(ctx)
 			c.mu.Lock()
 			delete(c.open, l)

@@ -72,6 +72,7 @@ type Server struct {
 	held     atomic.Int64 // of inflight
 	metrics  *metrics
 	holders  stream.Holders
+	lists    chan struct{} // held by who makes a large answer
 	draining chan struct{} // closed when the node goes away
 
 	ids       *connIDs
@@ -122,7 +123,7 @@ func New(cfg Config) *Server {
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, inflight: semaphore.NewWeighted(cfg.InFlightBroker),
 		conns: map[*conn]struct{}{}, from: map[netip.Addr]int{}, draining: make(chan struct{}),
-		ids: newConnIDs(),
+		ids: newConnIDs(), lists: make(chan struct{}, allLists),
 	}
 	s.metrics = newMetrics(s)
 	return s

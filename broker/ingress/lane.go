@@ -29,12 +29,8 @@ type lane struct {
 	lane    *session.Lane
 	control bool
 
-	// What the last publish was allowed with: the same three pointers mean the same answer.
-	seenMap     *router.Map
-	seenClaims  *token.Claims
-	seenID      batch.LogID
-	seenErr     error
-	seenLimited bool // to some keys
+	publishes, reads granted
+	lists            chan struct{} // held by who makes a large answer, see beside
 
 	mu  sync.Mutex
 	out []byte // answers of a commit under way
@@ -86,7 +82,7 @@ func (l *lane) frame(ctx context.Context, h wire.Header) error {
 			return l.skip(h, code.New(code.BadRequest, "frame %s belongs on the control lane", h.Type))
 		}
 	case wire.TypeLookup, wire.TypeOffsets, wire.TypePublish, wire.TypeSubscribe, wire.TypeTrim, wire.TypeProducerState,
-		wire.TypeCursorList, wire.TypeCursorDelete, wire.TypeSetLast, wire.TypeClearLast:
+		wire.TypeCursorList, wire.TypeCursorDelete, wire.TypeSetLast, wire.TypeClearLast, wire.TypeGet, wire.TypeList, wire.TypeCount, wire.TypeWatch:
 		if !authed {
 			return l.skip(h, code.New(code.Unauthenticated, "the connection has shown no valid token"))
 		}
@@ -98,6 +94,9 @@ func (l *lane) frame(ctx context.Context, h wire.Header) error {
 	}
 	if limit := maxBody(h.Type); h.Size > limit {
 		return l.skip(h, code.New(code.TooLarge, "frame %s of %d bytes", h.Type, h.Size).With(code.DetailLimit, uint64(limit)))
+	}
+	if h.Type == wire.TypeGet {
+		return l.get(ctx, h)
 	}
 	body, err := l.lane.AppendBody(nil)
 	if err != nil {
@@ -126,6 +125,12 @@ func (l *lane) frame(ctx context.Context, h wire.Header) error {
 		return l.setLast(h, body)
 	case wire.TypeClearLast:
 		return l.clearLast(h, body)
+	case wire.TypeList:
+		return l.list(ctx, h, body)
+	case wire.TypeCount:
+		return l.count(ctx, h, body)
+	case wire.TypeWatch:
+		return l.watchLane(ctx, h, body)
 	default:
 		return l.subscribe(ctx, h, body)
 	}
@@ -138,6 +143,8 @@ func maxBody(t wire.Type) uint32 {
 		return wire.MaxFilters*(batch.MaxKey+8) + 64<<10
 	case wire.TypeSetLast:
 		return batch.MaxLast + 4<<10
+	case wire.TypeGet:
+		return wire.MaxGetKeys*(batch.MaxKey+8) + 4<<10
 	default:
 		return wire.MaxFrameBeforeAuth
 	}
@@ -177,9 +184,8 @@ func badFrame(err error) error {
 	return code.New(code.BadRequest, "the frame cannot be read: %w", err)
 }
 
-// served is what this broker has built: a client must not ask for more. What wire knows and nobody here serves yet is
-// taken out, and so is told to no client.
-const served = wire.AllFeatures &^ wire.FeatureCaches
+// served is what this broker has built: a client must not ask for more.
+const served = wire.AllFeatures
 
 func (l *lane) hello(f *wire.Hello) (wire.Frame, error) {
 	if f.VersionMin > wire.Version || f.VersionMax < wire.Version {
@@ -229,11 +235,26 @@ func infoOf(rl *router.Log) *control.Log {
 	return info
 }
 
+// mayLookup lets whoever may do anything with a log look it up.
+func (l *lane) mayLookup(rl *router.Log, found bool) error {
+	claims := l.conn.claims.Load()
+	_, err := l.grantedOf(claims, rl, found, token.Write, token.Publish)
+	if err == nil {
+		return nil
+	}
+	if _, err := l.mayReadOf(claims, rl, found); err == nil {
+		return nil
+	}
+	if l.allow(rl, found, token.Manage) == nil {
+		return nil
+	}
+	return err
+}
+
 func (l *lane) lookup(f *wire.Lookup) (wire.Frame, error) {
 	m := l.conn.srv.cfg.Table.Load()
 	rl, found := m.ByName(f.Name)
-	// Whoever may do anything with a log may look it up.
-	if err := l.allow(rl, found, token.Publish); err != nil && l.allow(rl, found, token.Subscribe) != nil && l.allow(rl, found, token.Manage) != nil {
+	if err := l.mayLookup(rl, found); err != nil {
 		return nil, err
 	}
 	out := logInfo(rl, wire.Features(l.conn.features.Load()))

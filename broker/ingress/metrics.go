@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"margay.dev/broker/cache"
 	"margay.dev/broker/internal/meter"
 	"margay.dev/broker/stream"
 	"margay.dev/wire"
@@ -53,6 +54,12 @@ const (
 )
 
 const (
+	readGet = iota
+	readList
+	readCount
+)
+
+const (
 	tokenValid = iota
 	tokenInvalid
 	tokenEarly
@@ -65,7 +72,10 @@ type metrics struct {
 
 	publishes, records, bytes []prometheus.Counter // by outcome
 	ack                       prometheus.Histogram
+	reads                     []prometheus.Counter // by kind
+	read                      prometheus.Counter
 	stream                    stream.Stats
+	watches                   cache.Stats
 
 	mu   sync.Mutex
 	live map[*stream.Subscription]struct{}
@@ -86,7 +96,9 @@ func newMetrics(s *Server) *metrics {
 		bytes:     on.Counters("margay_publish_bytes_total", "Bytes of the publishes answered, as they came.", "result", outcomeNames[:]...),
 		ack: on.Histogram("margay_publish_ack_seconds", "Time from the arrival of a publish that was stored to its answer.",
 			prometheus.ExponentialBuckets(100e-6, 2, 18)),
-		live: map[*stream.Subscription]struct{}{},
+		reads: on.Counters("margay_cache_reads_total", "Requests for the newest records of keys that were answered.", "kind", "get", "list", "count"),
+		read:  on.Counter("margay_cache_read_entries_total", "Values and keys that those requests were answered with."),
+		live:  map[*stream.Subscription]struct{}{},
 	}
 	var names []string
 	for c := code.Internal; c.Known(); c++ {
@@ -94,6 +106,7 @@ func newMetrics(s *Server) *metrics {
 	}
 	m.errors = on.Counters("margay_errors_total", "Errors that requests and subscriptions were answered with.", "code", names...)
 	m.outMetrics(on)
+	m.watchMetrics(on)
 	on.GaugeFunc("margay_inflight_bytes", "Bytes of publishes that have arrived and are not answered.", func() float64 { return float64(s.held.Load()) })
 	on.GaugeFunc("margay_inflight_limit_bytes", "Bytes of unanswered publishes at which the broker reads no more of them.", func() float64 { return float64(s.cfg.InFlightBroker) })
 	return m
@@ -121,6 +134,17 @@ func (m *metrics) outMetrics(on meter.Set) {
 		_, n := m.queued()
 		return float64(n)
 	})
+}
+
+// watchMetrics are what watches begin with; what they are sent live counts with the subscriptions.
+func (m *metrics) watchMetrics(on meter.Set) {
+	st := &m.watches
+	on.GaugeFunc("margay_watches", "Watches being served.", func() float64 { return float64(st.Watches.Load()) })
+	on.GaugeFunc("margay_watch_feeds", "Feeds of watches: one for each lane of watches and shard.", func() float64 { return float64(st.Feeds.Load()) })
+	on.CounterFunc("margay_watch_entries_total", "Entries of snapshots and history sent to watches.", st.Entries.Load)
+	on.CounterFunc("margay_watch_snapshots_total", "Snapshots that watches began with.", st.Snapshots.Load)
+	on.CounterFunc("margay_watch_resets_total", "Of those snapshots, the ones of watches whose offset was gone.", st.Resets.Load)
+	on.CounterFunc("margay_watch_histories_total", "Readings of the log for watches that began with an offset; those that begin together share one.", st.Histories.Load)
 }
 
 // watch counts a subscription until the function it returns is called.
@@ -162,4 +186,10 @@ func (m *metrics) published(o outcome, records, bytes int, began time.Time) {
 	if o == stored && !began.IsZero() {
 		m.ack.Observe(time.Since(began).Seconds())
 	}
+}
+
+// answeredRead counts a request for the newest records of keys.
+func (m *metrics) answeredRead(kind, entries int) {
+	m.reads[kind].Inc()
+	m.read.Add(float64(entries))
 }

@@ -48,9 +48,6 @@ func (l *lane) submit(h wire.Header, buf []byte) error {
 	if err := wire.ParseFrame(h, &f, buf); err != nil {
 		return badFrame(err)
 	}
-	if len(f.Derives) > 0 && !served.Has(wire.FeatureCaches) { // stored as it came, a delta would pass for the value
-		return code.New(code.Unsupported, "this broker derives no records")
-	}
 	m := l.conn.srv.cfg.Table.Load()
 	if err := l.mayPublish(m, f.Log); err != nil {
 		return err
@@ -73,6 +70,9 @@ func (l *lane) submit(h wire.Header, buf []byte) error {
 	for _, x := range f.Conditions {
 		r.Publish.Conditions = append(r.Publish.Conditions, shard.Condition{Record: int(x.Record), Version: x.Version})
 	}
+	for _, x := range f.Derives {
+		r.Publish.Derives = append(r.Publish.Derives, shard.Derive{Record: int(x.Record), Op: shard.Op(x.Op)})
+	}
 	if f.TimeoutMs > 0 {
 		r.Publish.Deadline = l.conn.srv.cfg.Wall().Add(time.Duration(f.TimeoutMs) * time.Millisecond).UnixMicro()
 	}
@@ -83,22 +83,29 @@ func (l *lane) submit(h wire.Header, buf []byte) error {
 	return nil
 }
 
+// granted is what the last request of a kind was allowed with: the same three mean the same answer.
+type granted struct {
+	table   *router.Map
+	claims  *token.Claims
+	id      batch.LogID
+	err     error
+	limited bool // to some keys
+}
+
 // mayPublish is asked for every batch, and answers most from the last one's answer.
 func (l *lane) mayPublish(m *router.Map, id batch.LogID) error {
-	claims := l.conn.claims.Load()
-	if l.seenMap != m || l.seenClaims != claims || l.seenID != id {
+	x, claims := &l.publishes, l.conn.claims.Load()
+	if x.table != m || x.claims != claims || x.id != id {
 		rl, found := m.ByID(router.LogID(id))
-		l.seenMap, l.seenClaims, l.seenID = m, claims, id
-		if l.seenErr = l.allow(rl, found, token.Publish); l.seenErr == nil {
-			_, l.seenLimited = claims.KeyLimits(token.Publish, rl.Name)
-		}
+		*x = granted{table: m, claims: claims, id: id}
+		x.limited, x.err = l.grantedOf(claims, rl, found, token.Write, token.Publish)
 	}
-	return l.seenErr
+	return x.err
 }
 
 // mayPublishKeys holds each record to what the token grants of the log's keys. Most tokens grant all of them.
 func (l *lane) mayPublishKeys(m *router.Map, id batch.LogID, b batch.Batch) error {
-	if !l.seenLimited {
+	if !l.publishes.limited {
 		return nil
 	}
 	rl, _ := m.ByID(router.LogID(id)) // mayPublish has found it
@@ -108,7 +115,7 @@ func (l *lane) mayPublishKeys(m *router.Map, id batch.LogID, b batch.Batch) erro
 		if err != nil || !ok {
 			return err
 		}
-		if !l.seenClaims.AllowsKey(token.Publish, rl.Name, meta.Key) {
+		if !l.publishes.claims.AllowsKey(token.Publish, rl.Name, meta.Key) {
 			return code.New(code.PermissionDenied, "the token does not grant publishing the key %.100q to %s", meta.Key, rl.Name)
 		}
 	}
@@ -139,6 +146,7 @@ func (l *lane) Answer(r *host.Request, ack shard.Ack, err *code.Error) (first bo
 	}
 	l.ok = wire.Published{
 		BaseOffset: ack.BaseOffset, Generation: ack.Generation, AppendTime: ack.AppendTime, Count: ack.Count, Replicas: ack.Replicas,
+		Sums: ack.Sums,
 	}
 	if ack.Flushed {
 		l.ok.Reached |= wire.ReachedFlushed

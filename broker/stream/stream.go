@@ -16,12 +16,14 @@ import (
 )
 
 const (
-	readChunk     = 256 << 10       // of history that one turn of one shard takes
-	liveChunk     = 256 << 10       // of live batches that one turn takes
-	coalesce      = 64 << 10        // small frames are joined up to this size
-	progressEvery = 5 * time.Second // between two progress notes of an idle subscription
-	maxAhead      = 24 * time.Hour  // a start time further in the future is a mistake in its unit
+	readChunk = 256 << 10      // of history that one turn of one shard takes
+	liveChunk = 256 << 10      // of live batches that one turn takes
+	coalesce  = 64 << 10       // small frames are joined up to this size
+	maxAhead  = 24 * time.Hour // a start time further in the future is a mistake in its unit
 )
+
+// ProgressEvery is the time between two progress notes of an idle subscription.
+const ProgressEvery = 5 * time.Second
 
 // Lane is what a subscription writes to. A write waits for the subscriber, at most its progress deadline.
 type Lane interface {
@@ -123,7 +125,7 @@ func (s *Subscription) leave() {
 func (s *Subscription) Serve(ctx context.Context) *wire.End {
 	defer s.leave()
 	defer s.count()
-	progress := time.NewTimer(progressEvery)
+	progress := time.NewTimer(ProgressEvery)
 	defer progress.Stop()
 	for {
 		more, over, end := s.Step(ctx)
@@ -134,7 +136,7 @@ func (s *Subscription) Serve(ctx context.Context) *wire.End {
 			select {
 			case <-progress.C: // a filtered reader of a long history gets little else
 				s.progress()
-				progress.Reset(progressEvery)
+				progress.Reset(ProgressEvery)
 			default:
 			}
 			continue
@@ -146,7 +148,7 @@ func (s *Subscription) Serve(ctx context.Context) *wire.End {
 		case <-progress.C:
 			s.Idle(time.Now())
 		}
-		progress.Reset(progressEvery)
+		progress.Reset(ProgressEvery)
 	}
 }
 

@@ -15,6 +15,38 @@ func deliveryRules() []mutation {
 			caught: by("broker/fanout", "TestJoinWithoutGapOrRepeat"),
 		},
 		{
+			name: "watch-registered-after-the-snapshot",
+			why:  "What is put while the snapshot goes out, of a key that it has passed, would come neither with it nor live.",
+			file: "broker/cache/admit.go",
+			old:  "	pos, err := f.register()\n",
+			new:  "	pos, err := f.shard.Hub().Position(), error(nil)\n	if f.sub == nil {\n		pos, err = f.register()\n	}\n",
+			also: []edit{{
+				"broker/cache/catchup.go",
+				"	return n, true, f.done(s.watch)\n",
+				"	_, _ = f.register()\n	return n, true, f.done(s.watch)\n",
+			}},
+
+			caught: by("broker/cache", "TestWatchIsRegisteredBeforeItsSnapshot"),
+		},
+		{
+			name: "select-less-than-was-asked-for",
+			why:  "A filter that is added counts from the position that adding it returns.",
+			file: "broker/fanout/reselect.go",
+			old:  "	h.index.Add(g, come)\n",
+			new:  "	_ = come\n",
+
+			caught: by("broker/fanout", "TestReselect"),
+		},
+		{
+			name: "answer-what-has-expired",
+			why:  "A key is absent from its deadline on, whatever the sweep has reached.",
+			file: "broker/cache/cache.go",
+			old:  "	return e.Until != 0 && e.Until <= a.now || ",
+			new:  "	return ",
+
+			caught: by("broker/cache", "TestReadsAgainstAModel"),
+		},
+		{
 			name: "fan-out-less-than-is-committed",
 			why:  "R1: the hub's position says that all below it was offered.",
 			file: "broker/host/shard.go",

@@ -77,7 +77,7 @@ func scrape(t *testing.T, n *margaytest.Node) []*family {
 // labels that may be: each has few values, all known beforehand. None of a stream, tenant, shard, subject or
 // address: those grow with what users do.
 var bounded = map[string]int{
-	"result": 5, "code": 64, "reason": 8, "cause": 8, "state": 8, "limit": 4, "transport": 2, "le": 24, "version": 1, "quantile": 8,
+	"result": 5, "code": 64, "reason": 8, "cause": 8, "state": 8, "limit": 4, "transport": 2, "le": 24, "version": 1, "quantile": 8, "kind": 4,
 }
 
 // The names are Prometheus's: counters end in _total, sizes and times are in bytes and seconds, and every label is
@@ -148,7 +148,7 @@ var chapters = []struct {
 	{"Publishing", "publishes publish inflight inbox errors"},
 	{"Subscriptions", "subscriptions subscription deliveries delivery gaps gap catch slow cursors last"},
 	{"Logs and disk", "append flush log reclaimed repaired disk open sealed"},
-	{"Keys", "key keys carried"},
+	{"Keys", "key keys carried cache watch watches"},
 	{"Shards", "shards shard unknown"},
 	{"The node", "build"},
 }

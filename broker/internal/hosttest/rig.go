@@ -42,7 +42,13 @@ type Rig struct {
 // Start runs a host until the test ends, or until Stop.
 func Start(t testing.TB, fs vfs.FS, p *Plane, edits ...func(*host.Config)) *Rig {
 	t.Helper()
-	dir, err := storage.OpenDir(fs, "/data", storage.Identity{Node: node, Cluster: "c1"})
+	return StartIn(t, fs, "/data", p, edits...)
+}
+
+// StartIn is Start in a directory of a file system that has others.
+func StartIn(t testing.TB, fs vfs.FS, path string, p *Plane, edits ...func(*host.Config)) *Rig {
+	t.Helper()
+	dir, err := storage.OpenDir(fs, path, storage.Identity{Node: node, Cluster: "c1"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"errors"
+
+	"margay.dev/storage"
+	"margay.dev/wire/batch"
+)
+
+// readOne is what is read of the log at once for one batch: most are no larger, and a larger one is read again.
+const readOne = 4 << 10
+
+// Batch returns the batch of this sequence, which the caller knows to be committed. It may lie in buf. What the log no longer
+// holds is storage.ErrDropped.
+func (s *Shard) Batch(buf []byte, seq uint64) (batch.Batch, error) {
+	l := s.log.Load()
+	if l == nil {
+		return nil, storage.ErrDropped
+	}
+	b, err := l.ReadTo(buf, seq, seq+1, readOne)
+	if gap, ok := errors.AsType[*storage.GapError](err); ok {
+		return nil, errors.Join(storage.ErrDropped, gap)
+	}
+	if err == nil && len(b) == 0 {
+		return nil, storage.ErrDropped // a log in memory was opened anew
+	}
+	return b, err
+}
