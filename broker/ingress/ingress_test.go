@@ -29,7 +29,7 @@ import (
 
 // front is an ingress on a loopback socket before a host on a disk in memory.
 type front struct {
-	t      *testing.T
+	t      testing.TB
 	rig    *hosttest.Rig
 	fs     *faultfs.FS
 	server *ingress.Server
@@ -53,7 +53,7 @@ func (anybody) Verify(tok string) (*token.Claims, error) {
 	}, nil
 }
 
-func start(t *testing.T, edit func(*ingress.Config)) *front {
+func start(t testing.TB, edit func(*ingress.Config)) *front {
 	t.Helper()
 	f := &front{t: t, fs: faultfs.Wrap(memfs.New(mathrand.New(mathrand.NewPCG(1, 1)))), ended: make(chan struct{})}
 	f.log = hosttest.Log(func(l *control.Log) { l.Tenant, l.Namespace = "default", "default" })
@@ -93,7 +93,7 @@ func start(t *testing.T, edit func(*ingress.Config)) *front {
 }
 
 // identity is a certificate for the loopback.
-func identity(t *testing.T) (server, client *tls.Config) {
+func identity(t testing.TB) (server, client *tls.Config) {
 	t.Helper()
 	pub, priv, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
