@@ -15,10 +15,11 @@ import (
 // counts from 0. The shard's leader adds in its order of writes, so that no increment is lost, and one that is sent again
 // counts once. A value that is no decimal number, or a sum that does not fit 64 bits, is ErrNotANumber, and nothing changes.
 //
-//	n, _, err := limits.Add(ctx, "calls/"+user, 1, client.TTL(time.Minute))
+//	n, _, err := calls.Add(ctx, fmt.Sprintf("%s/%d", user, time.Now().Unix()/60), 1, client.TTL(2*time.Minute))
 //	if n > 100 { ... }
 //
-// The life of the number is that of its newest write, as for Put: with TTL it ends so long after this increment.
+// With TTL the number ends so long after this increment, and so it does with the cache's own time to live, where it has one.
+// Otherwise, and with NoTTL, it keeps the end that it has.
 func (k *Cache) Add(ctx context.Context, key string, delta int64, opts ...AddOption) (sum int64, version uint64, err error) {
 	var o putOptions
 	for _, opt := range opts {

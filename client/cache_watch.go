@@ -82,6 +82,8 @@ type Watch struct {
 	closed  bool
 	err     *Error // the end
 	trouble *Error // why it has no answer yet
+	// crowded: the lane waits a moment for the reader. slow: it did so in vain, and does not again before he has caught up.
+	crowded, slow bool
 }
 
 // Watch watches the keys of a selector, all without one, by default from now on: what is written once it has returned is told.
@@ -236,6 +238,7 @@ func (w *Watch) pull(ch *Change) (told bool, list *lister, err *Error) {
 	}
 	c, _, skipped, ok := w.fold.Take()
 	err = w.err
+	w.ease(false)
 	behind := w.fold.CanCatchUp()
 	w.mu.Unlock()
 	if behind {
@@ -317,6 +320,7 @@ func (w *Watch) Close() {
 	w.mu.Lock()
 	again := w.closed
 	w.closed = true
+	w.ease(true)
 	w.mu.Unlock()
 	if !again {
 		poke(w.ready)

@@ -5,6 +5,7 @@ package client
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"margay.dev/client/internal/backoff"
@@ -15,8 +16,8 @@ import (
 	"margay.dev/wire/code"
 )
 
-// watchLane carries all watches of one log. What changes comes once and is told apart here: the reader of the lane (run)
-// never waits for an application, since what a watch has no room for stays in the log.
+// watchLane carries all watches of one log. What changes comes once and is told apart here. The reader of the lane (run) waits
+// for no application longer than relieve does, since what a watch has no room for stays in the log.
 type watchLane struct {
 	c   *Client
 	log batch.LogID
@@ -25,6 +26,9 @@ type watchLane struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	kick   chan struct{} // capacity 1: there may be something to send
+	// waited counts the watches whose readers the lane waits for; eased (capacity 1) says that there are none.
+	waited atomic.Int64
+	eased  chan struct{}
 
 	mu      sync.Mutex
 	users   int // watches that have joined and not left
@@ -42,6 +46,7 @@ type watchLane struct {
 
 	// The reader's, kept for the next frame.
 	touched []*Watch
+	crowded []*Watch
 	records batch.Reader
 	sliced  batch.SliceReader
 }
@@ -64,7 +69,7 @@ func (c *Client) joinWatchLane(w *Watch) *Error {
 	if l == nil {
 		l = &watchLane{
 			c: c, log: log, kick: make(chan struct{}, 1), watches: map[*Watch]struct{}{}, ids: map[uint64]watchRef{},
-			at: map[uint32]fold.Start{}, wait: backoff.Backoff{Rand: c.rng, Base: retryBase, Cap: retryCap},
+			at: map[uint32]fold.Start{}, eased: make(chan struct{}, 1), wait: backoff.Backoff{Rand: c.rng, Base: retryBase, Cap: retryCap},
 		}
 		l.ctx, l.cancel = context.WithCancel(c.ctx)
 		c.watchLanes[log] = l

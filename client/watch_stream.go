@@ -265,8 +265,11 @@ func (l *watchLane) takeEntries(f *wire.WatchEntries) {
 		l.step(f.ID, func(w *Watch, slot int) fold.Outcome {
 			c := newChange(e.Key, e.Value, e.Headers)
 			c.Kind, c.Offset, c.Generation, c.AppendTime, c.Expires = fold.Kind(e.Kind), e.Offset, e.Generation, e.AppendTime, e.Expires
-			return w.fold.History(slot, c)
+			o := w.fold.History(slot, c)
+			l.crowd(w)
+			return o
 		})
+		l.relieve()
 	}
 }
 
@@ -381,10 +384,12 @@ func (l *watchLane) takeRecords(shard uint32, records interface {
 			}
 			w.mu.Lock()
 			o := w.fold.Live(slot, c)
+			l.crowd(w)
 			w.mu.Unlock()
 			l.touch(w)
 			l.does(w, slot, o)
 		})
+		l.relieve()
 		before = src.end.Generation
 	}
 	l.at[shard] = src.end

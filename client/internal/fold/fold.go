@@ -290,7 +290,7 @@ func (w *Watch) Reset() {
 
 // CanCatchUp reports whether CatchUp would name a shard.
 func (w *Watch) CanCatchUp() bool {
-	if w.held > w.limit/2 {
+	if !w.Eased() {
 		return false
 	}
 	for i := range w.shards {
@@ -303,7 +303,7 @@ func (w *Watch) CanCatchUp() bool {
 
 // CatchUp makes shards idle that have fallen behind, once the reader has come far enough, and names them.
 func (w *Watch) CatchUp(each func(slot int)) {
-	if w.held > w.limit/2 {
+	if !w.Eased() {
 		return
 	}
 	for i := range w.shards {

@@ -39,6 +39,12 @@ func (w *Watch) conflate(c *Change) bool {
 	return true
 }
 
+// Crowded reports whether the watch is about to fall behind, Eased whether its reader is not far from the end.
+func (w *Watch) Crowded() bool { return w.held > w.limit-w.limit/4 }
+
+// Eased is what CatchUp waits for too.
+func (w *Watch) Eased() bool { return w.held <= w.limit/2 }
+
 // Take returns the next change for the reader, and how many older ones of its key it stands for besides itself.
 func (w *Watch) Take() (c *Change, slot, skipped int, ok bool) {
 	for w.head < len(w.queue) {
