@@ -37,6 +37,7 @@ func (w *world) strike(f fault) {
 	case clockStep:
 		d := w.between(-30*time.Second, 30*time.Second)
 		w.skew += d
+		w.walls = append(w.walls, struct{ at, skew time.Duration }{w.now, w.skew})
 		w.back += max(-d, 0)
 	case breakConns:
 		for _, c := range w.conns {
@@ -160,6 +161,9 @@ func (w *world) populate() {
 		for n := range l.lasts {
 			w.actors = append(w.actors, newSitter(w, l, n))
 		}
+		for n := range l.cachers {
+			w.actors = append(w.actors, newCacher(w, l, n))
+		}
 		if l.trims {
 			w.actors = append(w.actors, &trimmer{caller{w: w, plan: l}})
 		}
@@ -210,6 +214,9 @@ func (w *world) audit(name string) {
 		if len(w.found) > 0 {
 			return
 		}
+		if l.plan.cachers > 0 {
+			continue
+		}
 		w.logf("%s of %s", name, l.plan.Name)
 		s := &subscriber{w: w, plan: l.plan, name: name}
 		s.from.Kind = wire.StartEarliest
@@ -221,7 +228,7 @@ func (w *world) audit(name string) {
 		}
 		s.conn = r.conn
 		s.subscribe()
-		if !w.runWhile(drainTime, func() bool { return !r.ended }) {
+		if !w.runWhile(func() bool { return !r.ended }) {
 			return
 		}
 		w.history.Audit(s.reader(), l.plan.shard, r.first, s.next)

@@ -28,6 +28,7 @@ func (a *answers) Answer(r *host.Request, ack shard.Ack, err *code.Error) (first
 	}
 	ok := wire.Published{
 		BaseOffset: ack.BaseOffset, Generation: ack.Generation, AppendTime: ack.AppendTime, Count: ack.Count, Replicas: ack.Replicas,
+		Sums: ack.Sums,
 	}
 	if ack.Flushed {
 		ok.Reached |= wire.ReachedFlushed
@@ -88,6 +89,9 @@ func (c *conn) publish(frame []byte) {
 	}
 	for _, x := range f.Conditions {
 		r.Publish.Conditions = append(r.Publish.Conditions, shard.Condition{Record: int(x.Record), Version: x.Version})
+	}
+	for _, x := range f.Derives {
+		r.Publish.Derives = append(r.Publish.Derives, shard.Derive{Record: int(x.Record), Op: shard.Op(x.Op)})
 	}
 	if f.TimeoutMs > 0 {
 		r.Publish.Deadline = c.w.wall().Add(time.Duration(f.TimeoutMs) * time.Millisecond).UnixMicro()

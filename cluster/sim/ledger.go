@@ -22,6 +22,8 @@ type ledger struct {
 	flushed uint64
 	shaken  bool
 	asked   []uint64 // the offsets of trims that were not refused
+	cache   cacheLog
+	checked *host.Shard // whose key index was looked at
 }
 
 func newLedger(w *world, l *logPlan) *ledger { return &ledger{w: w, plan: l} }

@@ -30,6 +30,7 @@ type logPlan struct {
 
 	publishers, named, anonymous, conditional, dedup int
 	subscribers, cursors, lasts                      int
+	cachers                                          int // then it is a cache, and nobody else's
 	trims                                            bool
 	changes                                          bool // of its settings
 }
@@ -84,6 +85,9 @@ func draw(rng *rand.Rand) plan {
 	for i := range 1 + rng.IntN(2) {
 		p.logs = append(p.logs, drawLog(rng, i))
 	}
+	if rng.IntN(2) == 0 {
+		p.logs = append(p.logs, drawCache(rng, len(p.logs)))
+	}
 	for range rng.IntN(7) {
 		p.faults = append(p.faults, fault{
 			at: time.Duration(rng.Int64N(int64(p.length))), kind: faultKinds[rng.IntN(len(faultKinds))],
@@ -123,12 +127,35 @@ func drawLog(rng *rand.Rand, i int) logPlan {
 		l.MaxAge = time.Duration(300+rng.IntN(1500)) * time.Millisecond
 	}
 	l.trims, l.changes = rng.IntN(4) == 0, rng.IntN(4) == 0
+	if rng.IntN(5) == 0 {
+		l.newest()
+	}
+	return l
+}
+
+// newest makes it a log that keeps the newest record of each key.
+func (l *logPlan) newest() {
+	l.Keep, l.Storage, l.OnFull, l.MaxBytes, l.MaxAge = control.KeepNewest, control.StorageDisk, control.OnFullRefuse, 0, 0
+	l.SetDefaults()
+}
+
+// drawCache draws a log whose clients read and write by key.
+func drawCache(rng *rand.Rand, i int) logPlan {
+	l := logPlan{Log: control.Log{
+		ID: batch.LogID{byte(i + 1)}, Name: fmt.Sprintf("cache%d", i), Shards: 1, Preset: control.PresetCache,
+		MinAck: oneOf(rng, control.AckNone, control.AckQuorum), SegmentBytes: oneOf[int64](rng, 4<<10, 4<<10, 8<<10),
+		DedupWindow: time.Hour,
+	}}
+	l.SetDefaults()
+	l.shard = history.Shard{Log: l.Name}
+	l.cachers, l.changes = 2+rng.IntN(4), rng.IntN(4) == 0
 	return l
 }
 
 // untouched says that nothing but a trim gives up what the log holds.
 func (l *logPlan) untouched() bool {
-	return l.MaxBytes == 0 && l.MaxAge == 0 && l.OnFull == control.OnFullRefuse && l.Storage == control.StorageDisk
+	return l.MaxBytes == 0 && l.MaxAge == 0 && l.OnFull == control.OnFullRefuse && l.Storage == control.StorageDisk &&
+		l.Keep == control.KeepAll
 }
 
 // durable says that what is acknowledged outlives the power.
@@ -141,8 +168,8 @@ func (p *plan) String() string {
 	fmt.Fprintf(&b, "%s, latency %s, flush %s;", p.length, p.latency, p.flush)
 	for i := range p.logs {
 		l := &p.logs[i]
-		fmt.Fprintf(&b, " %s: %s fsync %s %s min-ack %s segments %d max-bytes %d max-age %s on-full %s;", l.Name, l.Storage, l.Fsync,
-			l.FsyncInterval, l.MinAck, l.SegmentBytes, l.MaxBytes, l.MaxAge, l.OnFull)
+		fmt.Fprintf(&b, " %s: %s fsync %s %s min-ack %s segments %d max-bytes %d max-age %s on-full %s keep %s;", l.Name, l.Storage, l.Fsync,
+			l.FsyncInterval, l.MinAck, l.SegmentBytes, l.MaxBytes, l.MaxAge, l.OnFull, l.Keep)
 	}
 	for _, f := range p.faults {
 		fmt.Fprintf(&b, " %s at %s;", f.kind, f.at)

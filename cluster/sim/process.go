@@ -195,6 +195,10 @@ func (p *process) turn(l *loop) {
 		p.w.violate("turn: %v", err)
 	}
 	l.ledger.saw(l.shard)
+	if l.ledger.checked != l.shard && l.shard.View().Keys != nil || p.w.chance(40) {
+		l.ledger.checked = l.shard
+		p.read(func() { l.ledger.checkKeys(l.shard) })
+	}
 	if ended {
 		l.ended = true
 		l.ledger.closed(l.shard)

@@ -25,9 +25,10 @@ const (
 	anonymous
 	deduped
 	conditional
+	caching // for an owner who says what is published, and takes the answers
 )
 
-var modes = []string{"publisher", "named", "anonymous", "dedup", "conditional"}
+var modes = []string{"publisher", "named", "anonymous", "dedup", "conditional", "caching"}
 
 const (
 	lineWindow      = 4
@@ -41,6 +42,8 @@ type outgoing struct {
 	records    []batch.Record
 	ids        []history.ID
 	conditions []wire.Condition
+	derives    []wire.Derive
+	done       func(*wire.Published, *code.Error) // instead of the history
 	level      wire.Ack
 	tries      int
 	unknown    bool // an earlier try may have stored it
@@ -85,7 +88,7 @@ func (p *publisher) config() simulate.Config {
 		Wait: func(n int) time.Duration { return p.w.between(time.Millisecond, time.Duration(n)*10*time.Millisecond) },
 	}
 	switch p.mode {
-	case idempotent, conditional:
+	case idempotent, conditional, caching:
 		cfg.NewID = func() uint64 { return p.w.rng.Uint64() | 1 }
 	case named:
 		cfg.Named = p.id
@@ -224,7 +227,7 @@ func (p *publisher) send(it *simulate.Item[*outgoing], now time.Time) {
 	wait := min(it.Deadline.Sub(now), answerWait)
 	f := &wire.Publish{
 		Log: p.plan.ID, Previous: it.Previous, Ack: it.Value.level, TimeoutMs: uint32(max(wait.Milliseconds(), 1)),
-		Conditions: it.Value.conditions, Batch: encoded,
+		Conditions: it.Value.conditions, Derives: it.Value.derives, Batch: encoded,
 	}
 	frame := wire.AppendFrame(nil, it.Ticket, f)
 	c := p.conn
@@ -260,7 +263,7 @@ func (p *publisher) receive(c *conn, frame []byte) {
 	switch h.Type {
 	case wire.TypePublished:
 		var f wire.Published
-		if err := f.Parse(body); err != nil {
+		if err := wire.ParseFrame(h, &f, body); err != nil {
 			p.w.violate("answer: %v", err)
 			return
 		}
@@ -297,6 +300,10 @@ func (p *publisher) broken(c *conn) {
 func (p *publisher) finish(f *wire.Published) {
 	for _, d := range p.line.Finished() {
 		o := d.Item.Value
+		if o.done != nil {
+			o.done(f, d.Err)
+			continue
+		}
 		if p.mode == deduped && p.retryDedup(o, d.Err) {
 			continue
 		}

@@ -51,6 +51,7 @@ type world struct {
 	rng   *rand.Rand
 	now   time.Duration
 	skew  time.Duration // of the wall clock
+	walls []struct{ at, skew time.Duration }
 	back  time.Duration // that it was set back in all: what is due by it may be so much later
 	queue queue
 	depth int // of waits within steps
@@ -126,6 +127,9 @@ func (w *world) play() {
 		return
 	}
 	w.audit("audit")
+	if !w.lookAround() {
+		return
+	}
 	// What was acknowledged must outlive the power as well, with nobody there who could have had it flushed since.
 	w.cutPower()
 	w.reboot()
@@ -133,6 +137,12 @@ func (w *world) play() {
 		return
 	}
 	w.audit("audit after the last power cut")
+	if !w.lookAround() {
+		return
+	}
+	for _, l := range w.ledgers {
+		l.judge()
+	}
 	for _, v := range w.history.Check() {
 		w.violate("%s", v)
 	}
@@ -140,11 +150,11 @@ func (w *world) play() {
 
 // settle waits until all is through, also what nobody waits for: late packets, and the last words of those who are lost.
 func (w *world) settle() bool {
-	if !w.runWhile(drainTime, func() bool { return !w.settled() }) {
+	if !w.runWhile(func() bool { return !w.settled() }) {
 		return false
 	}
 	w.runUntil(w.now + quiet + w.back)
-	return w.runWhile(drainTime, func() bool { return !w.settled() })
+	return w.runWhile(func() bool { return !w.settled() })
 }
 
 // settled says whether every client is through and every shard is open.
@@ -165,9 +175,9 @@ func (w *world) runUntil(end time.Duration) {
 	w.now = max(w.now, end)
 }
 
-// runWhile lets things happen while a condition holds, and complains if that takes longer than so much virtual time.
-func (w *world) runWhile(most time.Duration, cond func() bool) bool {
-	end := w.now + most
+// runWhile lets things happen while a condition holds, and complains if that takes longer than drainTime.
+func (w *world) runWhile(cond func() bool) bool {
+	end := w.now + drainTime
 	for cond() {
 		if len(w.found) > 0 {
 			return false

@@ -126,6 +126,13 @@ func (r *Recorder) End(id ID, a Answer) {
 	r.attempts[id].ended = r.moment
 }
 
+// Times says when an attempt was under way, where that is known better by now than it was: see NotBefore and NotAfter.
+func (r *Recorder) Times(id ID, notBefore, notAfter int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.attempts[id].NotBefore, r.attempts[id].NotAfter = notBefore, notAfter
+}
+
 // Counts says how much of each operation was acknowledged: a run that acknowledged nothing proves nothing.
 func (r *Recorder) Counts() map[Op]int {
 	r.mu.Lock()

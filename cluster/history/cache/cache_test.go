@@ -288,6 +288,20 @@ func TestExpiry(t *testing.T) {
 			s.did(cache.Attempt{Op: cache.Get, Key: "k", NotBefore: base + second},
 				cache.Answer{Version: 1, Got: "a", NotAfter: base + 2*second, Expires: &expires})
 		}, []cache.Kind{cache.Early, cache.Order}},
+		"counted on by one that was under way": {func(s *story, _ func(from, to int64, version uint64)) {
+			s.did(cache.Attempt{Op: cache.Add, Key: "n", Delta: 3, TTL: time.Second, NotBefore: base},
+				cache.Answer{Version: 2, Sum: 3, AppendTime: base, NotAfter: base})
+			early := s.Begin(cache.Attempt{Op: cache.Add, Key: "n", Delta: 3, NotBefore: base})
+			s.did(cache.Attempt{Op: cache.Get, Key: "n", NotBefore: base + second}, cache.Answer{NotAfter: base + 2*second})
+			s.End(early, cache.Answer{Outcome: history.Acked, Version: 3, Sum: 6, NotAfter: base + 3*second})
+		}, nil},
+		"counted on by one that came later": {func(s *story, _ func(from, to int64, version uint64)) {
+			s.did(cache.Attempt{Op: cache.Add, Key: "n", Delta: 3, TTL: time.Second, NotBefore: base},
+				cache.Answer{Version: 2, Sum: 3, AppendTime: base, NotAfter: base})
+			late := s.Begin(cache.Attempt{Op: cache.Add, Key: "n", Delta: 3, NotBefore: base + second})
+			s.did(cache.Attempt{Op: cache.Get, Key: "n", NotBefore: base + second}, cache.Answer{NotAfter: base + 2*second})
+			s.End(late, cache.Answer{Outcome: history.Acked, Version: 3, Sum: 6, NotAfter: base + 3*second})
+		}, []cache.Kind{cache.Order}},
 		"counted from 0 again": {func(s *story, _ func(from, to int64, version uint64)) {
 			s.did(cache.Attempt{Op: cache.Add, Key: "n", Delta: 3, TTL: time.Second, NotBefore: base},
 				cache.Answer{Version: 2, Sum: 3, AppendTime: base, NotAfter: base})

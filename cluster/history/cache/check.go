@@ -266,6 +266,13 @@ func (c *checker) checkExpiries() {
 	}
 }
 
+// mayBeGone says whether somebody may have ended the key and nobody knows.
+func (c *checker) mayBeGone(key string) bool {
+	return slices.ContainsFunc(c.byKey[key], func(a *attempt) bool {
+		return a.version == 0 && !a.denied() && a.Outcome != history.Acked && (a.Op == Delete || a.TTL > 0)
+	})
+}
+
 // checkStale demands that what was read as of an offset is what the key had there.
 func (c *checker) checkStale() {
 	byKey := map[string][]*committed{}
@@ -291,7 +298,7 @@ func (c *checker) checkStale() {
 		switch {
 		case newest == nil && a.Version == 0, newest != nil && newest.Version == a.Version:
 		case newest == nil: // its sight is what is known
-		case a.Version == 0 && (newest.Kind != Value || c.over(&newest.Change, a.NotAfter)):
+		case a.Version == 0 && (newest.Kind != Value || c.over(&newest.Change, a.NotAfter) || c.mayBeGone(a.Key)):
 		default:
 			c.report(Order, a.Key, "[%s] as of offset %d, where it has %s, by %s", a, a.AsOf, &newest.Change, newest.by)
 		}

@@ -27,9 +27,23 @@ type keyState struct {
 	ends     bool  // it has a deadline, which lies
 	lo, hi   int64 // from lo up to hi, inclusive
 	rank     int   // of the next record whose version is known
+	// lapsed says that the value is gone since until: a write decides by when it was appended, and one that was under way
+	// by then may find the old value, though a reader who came before it was committed did not.
+	lapsed bool
+	old    string
+	until  int64
 	// loose says that what happened last may not have happened at all, and that nobody has seen yet that it did. Only
 	// what is seen need be tried: all else is as good as never, and over, behind everything that was answered, it is that.
 	loose, over bool
+	chain       chain
+}
+
+// chain is a run of writes that may not have happened, and that nobody has seen yet. One that is over before anybody did
+// is as good as one write, or as none. Sums that leave the deadline alone come last in it, and in one order.
+type chain struct {
+	n     int
+	last  int  // the number of the last sum that leaves the deadline alone, from 1 on; 0 while there is none
+	empty bool // there was no value before
 }
 
 // model is one key as a thing that does one operation at a time.
@@ -43,7 +57,7 @@ type model struct {
 // answered.
 type input struct {
 	*attempt
-	rank int
+	rank, id int
 }
 
 // loose says that it may never have been applied, and that nothing says it was.
@@ -67,7 +81,16 @@ func (m *model) step(s keyState, a input) []keyState {
 	case a.loose() && s.over:
 		return []keyState{s}
 	}
-	s.loose = a.loose()
+	after := m.does(s, a)
+	for i := range after {
+		if after[i].loose = a.loose(); !a.loose() {
+			after[i].chain = chain{}
+		}
+	}
+	return after
+}
+
+func (m *model) does(s keyState, a input) []keyState {
 	switch {
 	case a.denied(): // with a version that it conflicts with, else it is no part of the search
 		return m.saw(s, a, *a.Have)
@@ -75,7 +98,7 @@ func (m *model) step(s keyState, a input) []keyState {
 		return m.read(s, a)
 	case a.Outcome == history.Acked && a.Version == 0:
 		return m.gone(s, a.NotAfter)
-	case a.Op == Delete && s.loose && !s.there:
+	case a.Op == Delete && a.loose() && !s.there:
 		return nil
 	}
 	return m.write(s, a)
@@ -83,8 +106,11 @@ func (m *model) step(s keyState, a input) []keyState {
 
 // gone returns the state in which the key is not there, if it can be, at a time before at.
 func (m *model) gone(s keyState, at int64) []keyState {
-	if s.there && (!s.ends || at != 0 && at+m.skew < s.lo) {
+	if s.there && (!s.ends || at != 0 && at+m.skew < s.lo || s.loose && (s.chain.n > 1 || s.chain.empty)) {
 		return nil
+	}
+	if s.there {
+		s.lapsed, s.old, s.until = true, s.value, s.hi
 	}
 	s.there, s.value, s.ends, s.lo, s.hi = false, "", false, 0, 0
 	return []keyState{s}
@@ -158,8 +184,17 @@ func (m *model) write(s keyState, a input) []keyState {
 	if a.If != nil {
 		before = m.saw(s, a, *a.If)
 	}
+	if old, ok := m.unlapsed(s, a); ok && a.If == nil {
+		before = append(before, old)
+	} else if ok {
+		before = append(before, m.saw(old, a, *a.If)...)
+	}
 	var after []keyState
 	for _, s := range before {
+		s.lapsed, s.old, s.until = false, "", 0
+		if a.Op != Add {
+			s.chain = chain{n: 1, empty: !s.there}
+		}
 		switch a.Op {
 		case Delete:
 			s.there, s.value, s.ends, s.lo, s.hi = false, "", false, 0, 0
@@ -179,6 +214,15 @@ func (m *model) write(s keyState, a input) []keyState {
 	return after
 }
 
+// unlapsed returns the state that a write found which was under way before the value was gone.
+func (m *model) unlapsed(s keyState, a input) (keyState, bool) {
+	if !s.lapsed || a.NotBefore-m.skew >= s.until {
+		return s, false
+	}
+	s.there, s.value, s.ends, s.lo, s.hi = true, s.old, true, s.until, s.until
+	return s, true
+}
+
 // add returns the states after a sum, from what there was and from 0.
 func (m *model) add(s keyState, a input) (after []keyState) {
 	try := func(s keyState, from int64) {
@@ -189,12 +233,26 @@ func (m *model) add(s keyState, a input) (after []keyState) {
 		s.value = strconv.FormatInt(sum, 10)
 		after = append(after, m.at(m.lives(s, a), a))
 	}
-	if s, ok := m.present(s, a.NotBefore); ok {
-		if from, err := strconv.ParseInt(s.value, 10, 64); err == nil {
-			try(s, from)
+	run := chain{n: 1}
+	if s.loose {
+		run = s.chain
+		run.n++
+	}
+	var rises bool
+	if a.TTL == 0 && a.KeepTTL {
+		rises = a.id > run.last
+		run.last = a.id
+	} else {
+		rises = run.last == 0
+	}
+	if now, ok := m.present(s, a.NotBefore); ok && (rises || !a.loose()) {
+		if from, err := strconv.ParseInt(now.value, 10, 64); err == nil {
+			now.chain = run
+			try(now, from)
 		}
 	}
 	for _, s := range m.gone(s, a.NotAfter) {
+		s.chain = chain{n: 1, empty: true}
 		try(s, 0)
 	}
 	return after
@@ -250,7 +308,7 @@ func (c *checker) checkKey(key string, attempts []*attempt) {
 			end = math.MaxInt // it may be applied at any later time, or never, which is the same as last
 		}
 		ops = append(ops, porcupine.Operation{
-			ClientId: i, Input: input{a, rank}, Call: int64(a.began), Return: int64(end),
+			ClientId: i, Input: input{a, rank, i + 1}, Call: int64(a.began), Return: int64(end),
 		})
 	}
 	ops = append(ops, porcupine.Operation{Input: input{}, Call: int64(c.moments) + 1, Return: int64(c.moments) + 2})

@@ -59,7 +59,7 @@ func (s *shop) begin() {
 	}
 	switch a.Op {
 	case cache.Add:
-		a.Key, a.Delta = "n", int64(s.rng.IntN(5))
+		a.Key, a.Delta, a.KeepTTL = "n", int64(s.rng.IntN(5)), s.rng.IntN(2) == 0
 	case cache.Touch:
 		a.Key = "t"
 	case cache.Put:
@@ -77,7 +77,7 @@ func (s *shop) begin() {
 	default:
 	}
 	if a.Op != cache.Delete && a.Op != cache.Get && s.rng.IntN(3) == 0 {
-		a.TTL = time.Duration(1+s.rng.IntN(40)) * time.Microsecond
+		a.TTL, a.KeepTTL = time.Duration(1+s.rng.IntN(40))*time.Microsecond, false
 	}
 	s.open = append(s.open, &order{Attempt: a, id: s.Begin(a)})
 }
@@ -143,8 +143,11 @@ func (s *shop) store(o *order) {
 	have := s.at(o.Key)
 	s.version++
 	next := cell{value: o.Value, version: s.version}
-	if o.TTL > 0 {
+	switch {
+	case o.TTL > 0:
 		next.expires = s.now + o.TTL.Microseconds()
+	case o.KeepTTL:
+		next.expires = have.expires
 	}
 	x := cache.Change{Version: s.version, Key: o.Key, Kind: cache.Value}
 	switch o.Op {

@@ -183,7 +183,7 @@ func (l *life) checkSnapshot(truth []*committed, least uint64) {
 	for _, key := range slices.Sorted(maps.Keys(newest)) {
 		x, e := newest[key], l.entries[key]
 		switch {
-		case e == nil && (x.Kind != Value || x.Expires == nil || *x.Expires != 0): // it is over, or may be
+		case e == nil && (x.Kind != Value || x.Expires == nil || *x.Expires != 0 || l.c.mayBeGone(key)): // it is over, or may be
 		case e == nil:
 			l.report(Snapshot, key, "has a snapshot without it, and begins behind %s, by %s", &x.Change, x.by)
 		case e.Version < x.Version:
