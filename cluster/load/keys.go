@@ -11,19 +11,21 @@ import (
 	"time"
 )
 
-// keys are those of a run. Puts go round them, whichever client they are of; gets draw from them.
+// keys are those of a run. Puts go round them, whichever client they are of; gets, and random puts, draw from them.
 type keys struct {
 	names []string
 	next  atomic.Uint64
 }
 
-func newKeys(n int) *keys {
+func newKeys(n, size int) *keys {
 	k := &keys{names: make([]string, n)}
 	for i := range k.names {
-		k.names[i] = Key(i)
+		k.names[i] = Key(i, size)
 	}
 	return k
 }
+
+func (k *keys) draw(r *rand.Rand) string { return k.names[r.IntN(len(k.names))] }
 
 func (k *keys) turn() string { return k.names[(k.next.Add(1)-1)%uint64(len(k.names))] }
 
@@ -37,14 +39,21 @@ func (r *run) publisher(ctx context.Context, c *client) (Publisher, error) {
 		if err != nil {
 			return nil, err
 		}
-		return withFlush(&getting{g, r.keys, rand.New(rand.NewPCG(uint64(c.i), 1))}, g), nil
+		return withFlush(&getting{g, r.keys, drawing(c)}, g), nil
 	}
 	p, err := r.kv.Putter(ctx, c.i, c.done)
 	if err != nil {
 		return nil, err
 	}
-	return withFlush(&putting{p, r.keys, r.revisions}, p), nil
+	put := &putting{Putter: p, keys: r.keys, revisions: r.revisions}
+	if r.spec.Random {
+		put.rand = drawing(c)
+	}
+	return withFlush(put, p), nil
 }
+
+// drawing is the same in every run.
+func drawing(c *client) *rand.Rand { return rand.New(rand.NewPCG(uint64(c.i), 1)) }
 
 // flushing is a publisher whose adapter has a buffer.
 type flushing struct {
@@ -64,22 +73,31 @@ func withFlush(p Publisher, adapter any) Publisher {
 type putting struct {
 	Putter
 	keys      *keys
+	rand      *rand.Rand // nil unless keys are random
 	revisions *revisions // nil unless watchers are counted
 }
 
 func (p *putting) Publish(ctx context.Context, msg []byte, at int64) error {
+	key := p.key()
 	if p.revisions == nil {
-		return p.Put(ctx, p.keys.turn(), msg, at)
+		return p.Put(ctx, key, msg, at)
 	}
 	slot, err := p.revisions.begin(msg)
 	if err != nil {
 		return err
 	}
-	if err := p.Put(ctx, p.keys.turn(), msg, at); err != nil {
+	if err := p.Put(ctx, key, msg, at); err != nil {
 		p.revisions.cancel(slot)
 		return err
 	}
 	return nil
+}
+
+func (p *putting) key() string {
+	if p.rand != nil {
+		return p.keys.draw(p.rand)
+	}
+	return p.keys.turn()
 }
 
 // getting gets a key for each message that a client would send.
@@ -90,7 +108,7 @@ type getting struct {
 }
 
 func (g *getting) Publish(ctx context.Context, _ []byte, at int64) error {
-	return g.Get(ctx, g.keys.names[g.rand.IntN(len(g.keys.names))], at)
+	return g.Get(ctx, g.keys.draw(g.rand), at)
 }
 
 // get is Get: all keys are put once, and then read.
@@ -145,7 +163,7 @@ func (r *run) watchAll(ctx context.Context) (*Result, error) {
 	r.windows = []*window{shared}
 	r.deliveries = newRecorders(r.spec.Clients)
 	r.revisions = newRevisions(int(shared.size), r.spec.Watchers)
-	key, prefix := Key(0), false
+	key, prefix := Key(0, r.spec.KeySize), false
 	if r.spec.Watch == WatchPrefix {
 		key, prefix = KeyPrefix, true
 	}

@@ -32,12 +32,29 @@ func TestPutsGoRoundTheKeys(t *testing.T) {
 	})
 }
 
+func TestRandomPuts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeKV{}
+		if _, err := driveKV(t, f, Spec{Workload: Put, Keys: 10, KeySize: 32, Random: true, Messages: 1000}, Options{}); err != nil {
+			t.Fatal(err)
+		}
+		for key := range f.values {
+			if len(key) != 32 {
+				t.Errorf("key %q", key)
+			}
+		}
+		if len(f.values) != 10 || f.keys[0] == Key(0, 32) && f.keys[1] == Key(1, 32) && f.keys[2] == Key(2, 32) {
+			t.Errorf("%d keys, %q first", len(f.values), f.keys[:3])
+		}
+	})
+}
+
 // All keys are there before the first is read, and what is not is no answer.
 func TestGets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeKV{fake: fake{answer: after(time.Millisecond)}}
 		res, err := driveKV(t, f, Spec{Workload: Get, Clients: 2, InFlight: 4, Keys: 100, Duration: time.Second, Rate: 1000}, Options{})
-		if err != nil || res.Messages != 1000 || res.Errors != 0 || res.Latency.Of != AckScheduled {
+		if err != nil || res.Messages != 1000 || res.Errors != 0 || res.Latency.Of != AnswerScheduled {
 			t.Fatalf("%+v, %v", res, err)
 		}
 		if len(f.values) != 100 || len(f.gets) != 1000 || f.keys[0] == f.keys[1] {
@@ -45,9 +62,9 @@ func TestGets(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		f := &fakeKV{lose: map[string]bool{Key(3): true}}
+		f := &fakeKV{lose: map[string]bool{Key(3, 16): true}}
 		res, err := driveKV(t, f, Spec{Workload: Get, Keys: 10, Messages: 1000}, Options{})
-		if err != nil || res.Errors == 0 || res.Messages+res.Errors != 1000 || !strings.Contains(res.FirstError, Key(3)) {
+		if err != nil || res.Errors == 0 || res.Messages+res.Errors != 1000 || !strings.Contains(res.FirstError, Key(3, 16)) {
 			t.Errorf("%+v, %v", res, err)
 		}
 	})

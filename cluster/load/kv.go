@@ -50,8 +50,8 @@ type Watcher struct {
 // KeyPrefix is what all keys of a run begin with. It ends with a dot, at which systems may divide keys that divide them at all.
 const KeyPrefix = "bench."
 
-// Key is the key of this number.
-func Key(n int) string { return fmt.Sprintf("%s%010d", KeyPrefix, n) }
+// Key is the key of this number, size bytes long.
+func Key(n, size int) string { return fmt.Sprintf("%s%0*d", KeyPrefix, size-len(KeyPrefix), n) }
 
 // Keyed makes a KV what Run takes, for the workloads put, get and watch.
 func Keyed(kv KV) System { return keyed{kv} }

@@ -97,6 +97,10 @@ func (of LatencyOf) explain() string {
 		return "to the acknowledgement, from when the schedule had the message"
 	case AckSent:
 		return "to the acknowledgement, from when the message was sent; what a stall held back does not show: see --rate"
+	case AnswerScheduled:
+		return "to the answer, from when the schedule had the get"
+	case AnswerSent:
+		return "to the answer, from when the get was sent; what a stall held back does not show: see --rate"
 	case DeliveryScheduled:
 		return "to the delivery, from when the schedule had the message"
 	case DeliverySent:

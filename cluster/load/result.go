@@ -59,7 +59,10 @@ const (
 	AckSent           LatencyOf = "ack from sent"
 	DeliveryScheduled LatencyOf = "delivery from scheduled"
 	DeliverySent      LatencyOf = "delivery from sent"
-	// To all of them: of a watched put, which counts once, when the last watcher has it.
+	// AnswerScheduled and AnswerSent are of a get.
+	AnswerScheduled LatencyOf = "answer from scheduled"
+	AnswerSent      LatencyOf = "answer from sent"
+	// AllScheduled and AllSent are of a watched put, which counts once, when the last watcher has it.
 	AllScheduled LatencyOf = "delivery to all from scheduled"
 	AllSent      LatencyOf = "delivery to all from sent"
 	// WriteDone is of an append to a file or a log, with its flush where there is one.

@@ -130,7 +130,7 @@ func (r *run) takeKeys() error {
 	case !r.spec.Workload.HasKeys() && r.kv != nil:
 		return errNeedsStream
 	case r.kv != nil:
-		r.keys = newKeys(r.spec.Keys)
+		r.keys = newKeys(r.spec.Keys, r.spec.KeySize)
 	}
 	return nil
 }
@@ -163,11 +163,11 @@ func (r *run) publish(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	r.acks = newRecorders(len(r.clients))
-	of := AckSent
-	if r.spec.Rate > 0 {
-		of = AckScheduled
+	of := map[bool]LatencyOf{false: AckSent, true: AckScheduled}
+	if r.spec.Workload == Get {
+		of = map[bool]LatencyOf{false: AnswerSent, true: AnswerScheduled}
 	}
-	return r.measure(ctx, func() (int64, *Quantiles) { return r.answered.Load(), r.acks.quantiles(of) }, r.acks)
+	return r.measure(ctx, func() (int64, *Quantiles) { return r.answered.Load(), r.acks.quantiles(of[r.spec.Rate > 0]) }, r.acks)
 }
 
 // fanout publishes while subscribers receive. A message is under way until all of them have it: no system is driven into

@@ -105,6 +105,8 @@ func TestSpec(t *testing.T) {
 		{"--workload put --pace 1s", "--pace 1s"},
 		{"--workload get --keys -1", "--keys -1"},
 		{"--workload get --watchers 2", "--watchers 2"},
+		{"--workload get --random", "--random"},
+		{"--workload get --key-size 3", "--key-size 3"},
 		{"--workload watch --watchers 500 --connections 10 --watch prefix", ""},
 		{"--workload watch --watch pattern", `--watch "pattern"`},
 		{"--workload watch --keys 3", "--keys 3"},
@@ -135,7 +137,7 @@ func TestResultJSON(t *testing.T) {
 		System: "margay 0.3.0, fsync always",
 		Spec: Spec{
 			Workload: Fanout, Clients: 2, InFlight: 100, Size: 128, Messages: 1000, Duration: time.Second, Rate: 5, Warmup: time.Second,
-			Subscribers: 10, Connections: 5, Watchers: 6, Watch: WatchPrefix, Pace: time.Second, Keys: 7, Shards: 4, Prepared: true,
+			Subscribers: 10, Connections: 5, Watchers: 6, Watch: WatchPrefix, Pace: time.Second, Keys: 7, KeySize: 32, Random: true, Shards: 4, Prepared: true,
 		},
 		Messages: 10_000, Bytes: 1_280_000, Seconds: 2, Rate: 5000,
 		Latency:   &Quantiles{Of: DeliveryScheduled, P50: 1, P90: 2, P99: 3, P999: 4, Max: 5},

@@ -64,8 +64,10 @@ type Spec struct {
 	Watchers int           `json:"watchers,omitempty"`
 	Watch    Watched       `json:"watch,omitempty"`
 	Pace     time.Duration `json:"pace_ns,omitempty"`
-	// Keys that are put, or got.
-	Keys int `json:"keys,omitempty"`
+	// Keys that are put, or got, of KeySize bytes. Puts go round them, unless they are Random, as gets are.
+	Keys    int  `json:"keys,omitempty"`
+	KeySize int  `json:"key_size,omitempty"`
+	Random  bool `json:"random,omitempty"`
 	// Shards is in how many parts the system is to divide the messages, where it can.
 	Shards int `json:"shards"`
 	// Prepared: the messages of Sub are there already.
@@ -88,7 +90,11 @@ func Flags(fs *flag.FlagSet, w Workload) *Spec {
 	if w != Sub {
 		s.publishFlags(fs, &def)
 	}
-	fs.IntVar(&s.Size, "size", 128, "bytes of a message")
+	what, part := "message", "stream"
+	if w.HasKeys() {
+		what, part = "value", "cache"
+	}
+	fs.IntVar(&s.Size, "size", 128, "bytes of a "+what)
 	if w == Sub {
 		fs.Int64Var(&s.Messages, "messages", 0, "messages to read (default 1,000,000, or what makes 1 GiB)")
 	} else {
@@ -104,16 +110,16 @@ func Flags(fs *flag.FlagSet, w Workload) *Spec {
 	if w == "" || w.HasKeys() {
 		s.keyFlags(fs, &def)
 	}
-	what := "stream"
-	if w.HasKeys() {
-		what = "cache"
-	}
-	fs.IntVar(&s.Shards, "shards", 1, "shards of the "+what+" that is made for the run")
+	fs.IntVar(&s.Shards, "shards", 1, "shards of the "+part+" that is made for the run")
 	return s
 }
 
 func (s *Spec) publishFlags(fs *flag.FlagSet, def *Spec) {
-	fs.IntVar(&s.Clients, "clients", def.Clients, "publishers, each with a connection of its own")
+	who := "publishers"
+	if s.Workload.HasKeys() {
+		who = "clients"
+	}
+	fs.IntVar(&s.Clients, "clients", def.Clients, who+", each with a connection of its own")
 	window := "messages that each client has on their way"
 	switch s.Workload {
 	case Fanout:
@@ -127,8 +133,8 @@ func (s *Spec) publishFlags(fs *flag.FlagSet, def *Spec) {
 	default:
 	}
 	fs.IntVar(&s.InFlight, "in-flight", def.InFlight, window)
-	fs.Var((*durationValue)(&s.Duration), "duration", "how long to publish (default 10s)")
-	fs.DurationVar(&s.Warmup, "warmup", time.Second, "publish for so long before the measurement begins")
+	fs.Var((*durationValue)(&s.Duration), "duration", "how long to measure (default 10s)")
+	fs.DurationVar(&s.Warmup, "warmup", time.Second, "do the same for so long before the measurement begins")
 	fs.Float64Var(&s.Rate, "rate", def.Rate, "messages a second of all clients together; 0 is as fast as possible")
 }
 

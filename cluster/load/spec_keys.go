@@ -21,6 +21,8 @@ const (
 const (
 	// defaultKeys are put in turn, or got.
 	defaultKeys = 1000
+	// defaultKeySize has room for all numbers of keys.
+	defaultKeySize = len(KeyPrefix) + 10
 	// defaultWindow is how many puts and gets are under way.
 	defaultWindow = 64
 	// defaultPace is what a watcher takes for a change that is in the way of puts: a hundred a second.
@@ -31,9 +33,11 @@ const (
 func (s *Spec) keyFlags(fs *flag.FlagSet, def *Spec) {
 	w := s.Workload
 	fs.IntVar(&s.Keys, "keys", 0, "keys that are put or got (default 1,000; 1 when one key is watched)")
+	fs.IntVar(&s.KeySize, "key-size", 0, fmt.Sprintf("bytes of a key (default %d)", defaultKeySize))
 	if w == Get {
 		return
 	}
+	fs.BoolVar(&s.Random, "random", false, "put keys in a random order, in place of one after the other")
 	if w == Put {
 		fs.IntVar(&s.Watchers, "watchers", 0, "watchers of all keys that are slow, to be in the way")
 	} else {
@@ -63,6 +67,7 @@ func (s *Spec) fillKeys(fill func(*int, int)) {
 		}
 	}
 	fill(&s.Keys, defaultKeys)
+	fill(&s.KeySize, defaultKeySize)
 	if s.Workload == Put && s.Watchers > 0 && s.Pace == 0 {
 		s.Pace = defaultPace
 	}
@@ -91,9 +96,11 @@ func (s *Spec) validateKeys() (errs []error) {
 		}
 	}
 	if !s.Workload.HasKeys() {
-		must(s.Keys == 0 && s.Watchers == 0 && s.Watch == "" && s.Pace == 0, "--keys, --watchers, --watch and --pace: for put, get and watch only")
+		must(s.Keys == 0 && s.Watchers == 0 && s.Watch == "" && s.Pace == 0 && !s.Random, "--keys, --watchers, --watch and --pace: for put, get and watch only")
 		return errs
 	}
+	must(s.KeySize >= defaultKeySize && s.KeySize <= 1024, "--key-size %d: want %d to 1024", s.KeySize, defaultKeySize)
+	must(!s.Random || s.Workload != Get, "--random: gets are, always")
 	must(s.Keys >= 1 && s.Keys <= 10_000_000, "--keys %d: want 1 to 10,000,000", s.Keys)
 	must(s.Watchers >= 0 && s.Watchers <= 100_000, "--watchers %d: want 1 to 100,000", s.Watchers)
 	must(s.Connections >= 0 && s.Connections <= s.Watchers, "--connections %d: want 1 to --watchers, which is %d", s.Connections, s.Watchers)
@@ -106,7 +113,7 @@ func (s *Spec) validateKeys() (errs []error) {
 		return errs
 	}
 	must(slices.Contains([]Watched{WatchKey, WatchPrefix}, s.Watch), "--watch %q: want key or prefix", s.Watch)
-	must(s.Watch != WatchKey || s.Keys == 1, "--keys %d: one key is watched", s.Keys)
+	must(s.Watch != WatchKey || s.Keys == 1, "--keys %d: one key is watched, and put; --watch prefix has them all", s.Keys)
 	must(s.Size >= MarkedSize, "--size %d: want %d (a value that is watched begins with its time and its mark) or more", s.Size, MarkedSize)
 	return errs
 }

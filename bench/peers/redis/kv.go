@@ -45,7 +45,7 @@ func (s kv) Close() error {
 	for from := 0; from < s.spec.Keys && err == nil; from += atOnce {
 		args := []string{"UNLINK"}
 		for i := from; i < min(from+atOnce, s.spec.Keys); i++ {
-			args = append(args, s.key+load.Key(i))
+			args = append(args, s.key+load.Key(i, s.spec.KeySize))
 		}
 		_, err = c.do(args...)
 	}

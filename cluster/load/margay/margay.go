@@ -23,7 +23,7 @@ import (
 // closeWithin bounds what is done about the cluster when a run is over.
 const closeWithin = 10 * time.Second
 
-// Config says where the cluster is and what kind of stream to use.
+// Config says where the cluster is and what kind of stream, or cache, to use.
 type Config struct {
 	// Context names brokers and control plane.
 	Context control.Context
@@ -31,7 +31,7 @@ type Config struct {
 	Address string
 	// Token to show in place of the context's API key. May be empty.
 	Token string
-	// Stream to use, whose settings stay what they are. Empty: one is made with the settings below, and deleted.
+	// Stream, or cache, to use, whose settings stay what they are. Empty: one is made with the settings below, and deleted.
 	Stream string
 	// Publishers is how many there will be, so that all shards get messages. Default 1.
 	Publishers int
@@ -42,6 +42,8 @@ type Config struct {
 	Storage     string // disk (default) or memory
 	// Ack is what publishes wait for: none, leader or quorum; empty for the stream's rule.
 	Ack string
+	// TTL of what is put; 0 for the cache's own.
+	TTL time.Duration
 	// OneAtATime publishes as a program does that waits for each answer: in the caller's goroutine, without futures. For
 	// windows of one message.
 	OneAtATime bool
@@ -51,12 +53,13 @@ type Config struct {
 	Options []client.Option
 }
 
-// System is a stream under load.
+// System is a stream under load, or what a cache under load has in common with one.
 type System struct {
 	cfg    Config
+	preset string
 	name   string // TENANT/NAMESPACE/NAME
 	api    *control.Client
-	own    control.Stream // to be deleted; its name is empty when there is none
+	own    control.LogDocument // to be deleted; its name is empty when there is none
 	shards int
 	fsync  string
 	ack    client.AckLevel
@@ -75,7 +78,11 @@ var _ load.System = (*System)(nil)
 
 // Open makes the stream, or finds it.
 func Open(ctx context.Context, cfg Config) (*System, error) {
-	s := &System{cfg: cfg, shared: map[connection]*client.Client{}}
+	return open(ctx, cfg, control.PresetStream)
+}
+
+func open(ctx context.Context, cfg Config, preset string) (*System, error) {
+	s := &System{cfg: cfg, preset: preset, shared: map[connection]*client.Client{}}
 	i := slices.Index([]string{"", control.AckNone, control.AckLeader, control.AckQuorum}, cfg.Ack)
 	if i < 0 {
 		return nil, fmt.Errorf("ack %q: want none, leader or quorum", cfg.Ack)
@@ -109,7 +116,7 @@ func (s *System) create(ctx context.Context) error {
 		return err
 	}
 	s.api, s.shards = api, max(1, s.cfg.Shards)
-	spec := control.StreamSpec{Name: "bench-" + randomName(), Shards: &s.shards}
+	spec := control.LogSpec{Name: "bench-" + randomName(), Shards: &s.shards}
 	if s.cfg.Fsync != "" {
 		spec.Fsync = &s.cfg.Fsync
 	}
@@ -120,7 +127,7 @@ func (s *System) create(ctx context.Context) error {
 	if tenant == "" {
 		tenant, namespace = control.DefaultTenant, control.DefaultNamespace
 	}
-	if s.own, err = api.CreateStream(ctx, tenant, namespace, spec); err != nil {
+	if s.own, err = api.Logs(s.preset).Create(ctx, tenant, namespace, spec); err != nil {
 		api.Close()
 		return err
 	}
@@ -231,7 +238,7 @@ func (r *subscription) Close() error {
 }
 
 // Keep lets Close leave the stream alone: for one whose node is gone.
-func (s *System) Keep() { s.own = control.Stream{} }
+func (s *System) Keep() { s.own = control.LogDocument{} }
 
 // Close closes what is open and deletes the stream if it was made for the run.
 func (s *System) Close() error {
@@ -251,9 +258,9 @@ func (s *System) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
-	if err := s.api.DeleteStream(ctx, s.own.Tenant, s.own.Namespace, s.own.Name, 0); err != nil {
-		return errors.Join(fmt.Errorf("the stream %s that was made for the run is still there", s.name), err)
+	if err := s.api.Logs(s.preset).Delete(ctx, s.own.Tenant, s.own.Namespace, s.own.Name, 0); err != nil {
+		return errors.Join(fmt.Errorf("the %s %s that was made for the run is still there", s.preset, s.name), err)
 	}
-	s.own = control.Stream{}
+	s.own = control.LogDocument{}
 	return nil
 }

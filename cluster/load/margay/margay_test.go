@@ -73,6 +73,64 @@ func TestWorkloads(t *testing.T) {
 	}
 }
 
+func caches(t *testing.T, n *margaytest.Node) []control.LogDocument {
+	t.Helper()
+	k := n.Context()
+	api, err := control.NewClient(k.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer api.Close()
+	l, err := api.Logs(control.PresetCache).List(t.Context(), k.Tenant, k.Namespace, "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.Items
+}
+
+func TestWorkloadsWithKeys(t *testing.T) {
+	n := margaytest.Start(t)
+	for name, spec := range map[string]load.Spec{
+		"put":                {Workload: load.Put, Messages: 3000, Shards: 3},
+		"put, one at a time": {Workload: load.Put, InFlight: 1, Messages: 30},
+		"put, two clients":   {Workload: load.Put, Clients: 2, Random: true, Rate: 5000, Messages: 1000},
+		"slow watchers":      {Workload: load.Put, Watchers: 10, Connections: 2, Pace: 100 * time.Millisecond, Messages: 2000},
+		"get":                {Workload: load.Get, Keys: 500, Shards: 3, Messages: 3000},
+		"get, one at a time": {Workload: load.Get, Keys: 50, Clients: 3, InFlight: 1, Messages: 300},
+		"watch a key":        {Workload: load.Watch, Watchers: 20, Connections: 4, Messages: 1000, Warmup: 50 * time.Millisecond},
+		"watch a prefix":     {Workload: load.Watch, Watch: load.WatchPrefix, Watchers: 20, Connections: 2, Shards: 3, Messages: 1000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec.Fill()
+			s, err := margay.OpenCache(t.Context(), margay.Config{
+				Context: n.Context(), Publishers: spec.Clients, Shards: spec.Shards, Fsync: control.FsyncNever, OneAtATime: spec.InFlight == 1,
+				TTL: time.Hour,
+			}, &spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			made := caches(t, n)
+			res, err := load.Run(t.Context(), load.Keyed(s), spec, load.Options{ServerPID: os.Getpid()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := spec.Messages
+			if spec.Workload == load.Watch {
+				want *= int64(spec.Watchers)
+			}
+			if res.Messages != want || res.Errors != 0 || res.Missing != 0 || res.Server == nil {
+				t.Errorf("%+v: want %d messages", res, want)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			if len(made) != 1 || made[0].Shards != spec.Shards || len(caches(t, n)) != 0 {
+				t.Errorf("caches during the run: %+v; after it: %+v", made, caches(t, n))
+			}
+		})
+	}
+}
+
 // A stream that was there is used as it is, and stays.
 func TestStreamOfTheUsers(t *testing.T) {
 	n := margaytest.Start(t)

@@ -69,6 +69,17 @@ it to its acknowledgement. What was not sent in time counts with the time that i
 way until all subscribers have it. With one subscriber it is the way through the system once.`,
 			`  margay bench fanout --subscribers 100 --connections 10
   margay bench fanout --storage memory --size 4096`),
+		a.benchLoadCommand(load.Put, "Put values of keys", `Put values of keys, each client with so many on their way, and count acknowledgements; with --rate, time them
+from when the schedule had the put. --watchers are slow ones, to see whether they hold it up.`,
+			`  margay bench put --clients 50 --in-flight 1
+  margay bench put --watchers 500 --connections 10`),
+		a.benchLoadCommand(load.Get, "Get values of keys", `Put all keys once, and get them in a random order: no answer is older than its question.`,
+			`  margay bench get --keys 100000
+  margay bench get --clients 50 --in-flight 1`),
+		a.benchLoadCommand(load.Watch, "Put to many watchers at once", `Put while watchers watch one key, or the prefix of all keys, and count deliveries: of every put to every
+watcher, or there is no result. A put is on its way until all watchers have it, and that is what is timed.`,
+			`  margay bench watch --watchers 500 --connections 10
+  margay bench watch --watch prefix --watchers 100 --rate 500`),
 		a.benchStorageCommand(),
 	)
 	return cmd
@@ -76,18 +87,20 @@ way until all subscribers have it. With one subscriber it is the way through the
 
 func (a *app) benchLoadCommand(w load.Workload, short, long, example string) *cobra.Command {
 	var f benchFlags
+	preset := benchPreset(w)
+	what := strings.ToUpper(preset)
 	cmd := &cobra.Command{
-		Use:   string(w) + " [STREAM]",
+		Use:   string(w) + " [" + what + "]",
 		Short: short,
 		Long: long + `
 
-A STREAM that is named must be there; it is used as it is, and stays. Without one, a stream is made for the
-run and deleted behind it. With a STREAM, --context or --address the node is the one that other commands
+A ` + what + ` that is named must be there; it is used as it is, and stays. Without one, a ` + preset + ` is made for the
+run and deleted behind it. With a ` + what + `, --context or --address the node is the one that other commands
 would use; otherwise one is started for the run. --server decides it explicitly.`,
 		Example:           example,
 		Args:              cobra.MaximumNArgs(1),
 		Annotations:       writes(),
-		ValidArgsFunction: a.completeStreams,
+		ValidArgsFunction: a.completeLogs(collection{preset: preset}),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.useJSON(f.json)
 			if err := f.check(args, cmd.Flags().Changed); err != nil {
@@ -100,24 +113,36 @@ would use; otherwise one is started for the run. --server decides it explicitly.
 	shared := flag.NewFlagSet("", flag.ContinueOnError)
 	f.spec = load.Flags(shared, w)
 	flags.AddGoFlagSet(shared)
-	if w == load.Pub || w == load.Latency {
-		flags.IntVar(&f.connections, "connections", 0, "connections that the clients share, as publishers of one program do (default: each has its own)")
+	switch w {
+	case load.Pub, load.Latency, load.Get:
+		flags.IntVar(&f.connections, "connections", 0, "connections that the clients share, as those of one program do (default: each has its own)")
+	default: // those who receive share them
 	}
 	flags.StringVar(&f.server, "server", "", "which node: spawn (one for the run) or context (that of --context or --address)")
 	flags.IntVar(&f.serverPID, "server-pid", 0, "with --server context: the node's process, if it runs on this machine, to account for its CPU and memory")
 	flags.StringVar(&f.dir, "dir", "", "with --server spawn: where its data goes for the run (default: the system's temporary directory)")
 	flags.StringVar(&f.transport, "transport", "", "quic, or tls for TLS over TCP (default: as the address says, which is quic for a node of its own)")
-	flags.StringVar(&f.fsync, "fsync", "", "of the stream that is made: always, interval or never (default always)")
-	flags.StringVar(&f.storage, "storage", "", "of the stream that is made: disk or memory (default disk)")
-	flags.StringVar(&f.ack, "ack", "", "what a publish waits for: none, leader or quorum (the stream's rule when not given)")
+	flags.StringVar(&f.fsync, "fsync", "", "of the "+preset+" that is made: always, interval or never (default always)")
+	flags.StringVar(&f.storage, "storage", "", "of the "+preset+" that is made: disk or memory (default disk)")
+	if !w.HasKeys() { // a cache is written by its own rule
+		flags.StringVar(&f.ack, "ack", "", "what a publish waits for: none, leader or quorum (the stream's rule when not given)")
+		complete(cmd, "ack", control.AckNone, control.AckLeader, control.AckQuorum)
+	}
 	flags.StringVar(&f.profile, "profile", "", "directory for profiles of the node under the load: cpu, allocs, block and mutex, each a .pprof file")
 	flags.BoolVar(&f.json, "json", false, "the same as --output json")
 	complete(cmd, "server", serverSpawn, serverContext)
 	complete(cmd, "transport", transportQUIC, transportTLS)
 	complete(cmd, "fsync", control.FsyncAlways, control.FsyncInterval, control.FsyncNever)
 	complete(cmd, "storage", control.StorageDisk, control.StorageMemory)
-	complete(cmd, "ack", control.AckNone, control.AckLeader, control.AckQuorum)
 	return cmd
+}
+
+// benchPreset is what a workload is done to.
+func benchPreset(w load.Workload) string {
+	if w.HasKeys() {
+		return control.PresetCache
+	}
+	return control.PresetStream
 }
 
 // useJSON switches to JSON for a command that has a flag of its own for it.
@@ -143,7 +168,7 @@ func (f *benchFlags) check(args []string, given func(string) bool) error {
 			return exit.Misuse("--%s %q: want %s", one.name, one.value, strings.Join(one.want, " or "))
 		}
 	}
-	for _, name := range []string{"clients", "in-flight", "size", "messages", "subscribers", "connections", "shards"} {
+	for _, name := range []string{"clients", "in-flight", "size", "messages", "subscribers", "watchers", "keys", "connections", "shards"} {
 		if given(name) && f.value(name) == 0 {
 			return exit.Misuse("--%s 0: want at least 1", name)
 		}
@@ -157,7 +182,7 @@ func (f *benchFlags) check(args []string, given func(string) bool) error {
 	}
 	switch {
 	case f.server == serverSpawn && len(args) > 0:
-		return exit.Misuse("--server spawn starts a node without any stream: leave out %s", args[0])
+		return exit.Misuse("--server spawn starts a node with nothing on it: leave out %s", args[0])
 	case f.server == "" && (len(args) > 0 || given("context") || given("address")):
 		f.server = serverContext
 	case f.server == "":
@@ -166,7 +191,7 @@ func (f *benchFlags) check(args []string, given func(string) bool) error {
 	if len(args) > 0 {
 		for _, name := range []string{"shards", "fsync", "storage"} {
 			if given(name) {
-				return exit.Misuse("--%s is for a stream that is made for the run: %s is used as it is", name, args[0])
+				return exit.Misuse("--%s is for a %s that is made for the run: %s is used as it is", name, benchPreset(f.spec.Workload), args[0])
 			}
 		}
 	}
@@ -205,6 +230,10 @@ func (f *benchFlags) value(name string) int64 {
 		return s.Messages
 	case "subscribers":
 		return int64(s.Subscribers)
+	case "watchers":
+		return int64(s.Watchers)
+	case "keys":
+		return int64(s.Keys)
 	case "connections":
 		return int64(s.Connections + f.connections) // one of them, by the workload
 	}

@@ -98,26 +98,46 @@ func (a *app) benchLoad(ctx context.Context, f *benchFlags, args []string) (err 
 	return errors.Join(printed, err, failedBench(res))
 }
 
-// benchStream makes or finds the stream, runs, and takes away what it made. There may be a result and an error: what was
+// benched is a stream or a cache that is measured.
+type benched interface {
+	Shards() int
+	Keep()
+	Close() error
+}
+
+// openBench makes or finds what is measured.
+func openBench(ctx context.Context, cfg *margay.Config, s *load.Spec) (benched, load.System, error) {
+	if s.Workload.HasKeys() {
+		c, err := margay.OpenCache(ctx, *cfg, s)
+		if err != nil {
+			return nil, nil, err
+		}
+		return c, load.Keyed(c), nil
+	}
+	sys, err := margay.Open(ctx, *cfg)
+	return sys, sys, err
+}
+
+// benchStream makes or finds the stream, or the cache, runs, and takes away what it made. There may be a result and an error: what was
 // made is still there.
 func (a *app) benchStream(ctx context.Context, cfg margay.Config, s *load.Spec, t *benchTarget, p *benchProfiles) (res *load.Result, err error) {
 	open, cancel := context.WithTimeout(ctx, a.global.timeout)
 	defer cancel()
-	sys, err := margay.Open(open, cfg)
+	made, sys, err := openBench(open, &cfg, s)
 	if err != nil {
 		err = exit.NoAnswer(err, t.where)
 		if cfg.Stream != "" {
-			err = aboutStream(err, cfg.Stream)
+			err = aboutPreset(benchPreset(s.Workload), err, cfg.Stream)
 		}
 		return nil, err
 	}
 	defer func() {
 		if errors.Is(context.Cause(ctx), errNodeEnded) {
-			sys.Keep()
+			made.Keep()
 		}
-		err = errors.Join(err, sys.Close())
+		err = errors.Join(err, made.Close())
 	}()
-	s.Shards = sys.Shards()
+	s.Shards = made.Shards()
 	return a.benchRun(ctx, sys, *s, t.pid, p)
 }
 
@@ -140,7 +160,7 @@ func (a *app) benchName(f *benchFlags, t *benchTarget, stream string) string {
 	}
 	switch {
 	case stream != "":
-		parts = append(parts, "stream "+stream)
+		parts = append(parts, benchPreset(f.spec.Workload)+" "+stream)
 	case f.storage == control.StorageMemory:
 		parts = append(parts, "in memory")
 	case f.fsync == "":
