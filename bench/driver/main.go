@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command driver measures what `margay bench` does not: what a node that does nothing, a connection and a subscription that
-// waits cost it in memory, and what a look-up of a shard takes; it prints JSON, and publishes nothing.
+// Command driver measures what `margay bench` does not: what a node that does nothing, a connection, and a subscription and a
+// watch that wait cost it in memory, and what a look-up of a shard takes; it prints JSON, and publishes nothing.
 package main
 
 import (
@@ -50,10 +50,10 @@ func main() {
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	fs := flag.NewFlagSet("driver", flag.ContinueOnError)
-	measure := fs.String("measure", "process", "process, connections, lanes or routing")
+	measure := fs.String("measure", "process", "process, connections, lanes, watches or routing")
 	file := fs.String("context", "", "context file of the node")
 	pid := fs.Int("pid", 0, "process of the node")
-	n := fs.Int("n", 100, "connections or lanes")
+	n := fs.Int("n", 100, "connections, lanes or watches")
 	transport := fs.String("transport", "quic", "quic or tls")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -88,11 +88,18 @@ func each(ctx context.Context, nd *node.Node, what, transport string, n int) (in
 	// One of everything first: what the first of a kind makes is no part of what the next one costs.
 	all := &opened{node: nd, transport: transport}
 	defer all.close()
-	open := map[string]func(context.Context, int) error{"connections": all.connections, "lanes": all.lanes}[what]
+	first := 1
+	open := map[string]func(context.Context, int) error{"connections": all.connections, "lanes": all.lanes, "watches": all.watches}[what]
 	if open == nil {
-		return 0, fmt.Errorf("-measure %q: want process, connections, lanes or routing", what)
+		return 0, fmt.Errorf("-measure %q: want process, connections, lanes, watches or routing", what)
 	}
-	if err := open(ctx, 1); err != nil {
+	if what == "watches" { // and each connection has the lane that its watches share
+		first = (n + watchesEach - 1) / watchesEach
+		if err := all.connections(ctx, first); err != nil {
+			return 0, err
+		}
+	}
+	if err := open(ctx, first); err != nil {
 		return 0, err
 	}
 	before, err := nd.Held(ctx)
@@ -142,6 +149,23 @@ func (o *opened) lanes(ctx context.Context, n int) error {
 		}
 		if _, err := o.clients[len(o.clients)-1].Subscribe(ctx, name, client.FromLatest()); err != nil {
 			return fmt.Errorf("subscription %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// watchesEach is how many watches share a connection.
+const watchesEach = 100
+
+// watches opens watches of one key, over the connections that there are, in turns.
+func (o *opened) watches(ctx context.Context, n int) error {
+	const name = "watches"
+	if err := o.node.Cache(ctx, name, 1); err != nil {
+		return err
+	}
+	for i := range n {
+		if _, err := o.clients[i%len(o.clients)].Cache(name).Watch(ctx, client.Key("watched")); err != nil {
+			return fmt.Errorf("watch %d: %w", i, err)
 		}
 	}
 	return nil

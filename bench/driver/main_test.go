@@ -20,7 +20,7 @@ func TestEach(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer n.Close()
-	for _, what := range []string{"connections", "lanes"} {
+	for _, what := range []string{"connections", "lanes", "watches"} {
 		o := &opened{node: n, transport: "quic"}
 		defer o.close()
 		before, err := n.Metrics(t.Context())
@@ -28,8 +28,14 @@ func TestEach(t *testing.T) {
 			t.Fatal(err)
 		}
 		open, gauge := o.connections, "margay_connections"
-		if what == "lanes" {
+		switch what {
+		case "lanes":
 			open, gauge = o.lanes, "margay_subscriptions"
+		case "watches":
+			open, gauge = o.watches, "margay_watches"
+			if err := o.connections(t.Context(), 2); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if err := open(t.Context(), 5); err != nil {
 			t.Fatal(err)

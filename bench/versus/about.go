@@ -17,10 +17,10 @@ var about = []struct {
 	prefix, tuning string
 	ours           bool // nothing but the libraries has a version
 }{
-	{prefix: "Margay", tuning: "a fresh node with its defaults for each cell; streams flush before the acknowledgement unless the row says otherwise; `margay bench` drives it"},
-	{prefix: "JetStream", tuning: "the server as a library in a process of its own, file storage, one replica; `always` is `sync_interval: always`"},
+	{prefix: "Margay", tuning: "a fresh node with its defaults for each cell; streams and caches flush before the acknowledgement unless the row says otherwise; `margay bench` drives it"},
+	{prefix: "JetStream", tuning: "the server as a library in a process of its own, file storage, one replica; `always` is `sync_interval: always`; KV buckets keep 64 values of a key, so that watchers have all"},
 	{prefix: "core NATS", tuning: "the same server, no stream, plain TCP unless TLS is named"},
-	{prefix: "Redis", tuning: "the machine's redis-server, append-only file; `always` is `appendfsync always`; commands of all clients are pipelined"},
+	{prefix: "Redis", tuning: "the machine's redis-server, append-only file; `always` is `appendfsync always`; commands of all clients are pipelined, where more than one is in flight"},
 	{prefix: "etcd", tuning: "the server as a library in a process of its own, its defaults, which flush"},
 	{prefix: "bare prototype", tuning: "batches over one stream for each client, CRC-32C, one append and one flush for all that queued; no product around it", ours: true},
 	{prefix: "raw", tuning: "the transport alone, with the same windows, packet sizes and socket buffers as Margay's", ours: true},

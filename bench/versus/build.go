@@ -10,8 +10,8 @@ import (
 
 // makeAll builds all programs, and returns why peers could not be built. A peer that is not there is no reason to stop.
 func makeAll(ctx context.Context, root, binaries string, say func(string, ...any)) (missing map[string]string, err error) {
-	say("building margay, limits, bare and driver")
-	if err := build.Ours(ctx, root, binaries, "margay", "limits", "bare", "driver"); err != nil {
+	say("building margay, limits, bare, driver and keys")
+	if err := build.Ours(ctx, root, binaries, "margay", "limits", "bare", "driver", "keys"); err != nil {
 		return nil, err
 	}
 	missing = map[string]string{}

@@ -26,7 +26,8 @@ case "$1" in
 serve) echo '{"addr":"127.0.0.1:7","pid":'$$'}'; while read line; do :; done;;
 *) echo '{"system":"fake 1.0","spec":{"workload":"pub"},"messages":1000,"bytes":128000,"seconds":0.5,"rate":2000,
 "latency":{"of":"ack from sent","p50_us":10,"p99_us":20},"client_cpu_us_per_message":1.5,
-"server":{"pid":1,"cpu_us_per_message":2.5,"rss_bytes":1000000},"bytes_per_connection":5000,"rss_bytes":20000000,
+"server":{"pid":1,"cpu_us_per_message":2.5,"rss_bytes":1000000},"bytes_per_connection":5000,"rss_bytes":20000000,"fill_rate":500000,"open_stopped_seconds":1,"open_killed_seconds":2,"index_bytes_per_key":100,"disk_ratio":2,
+"reclaim_p99_ratio":1,"expiry_p99_ratio":1,
 "storage":{"bytes_per_second":95e6},"bare":{"bytes_per_second":100e6}}';;
 esac
 `
@@ -35,7 +36,7 @@ esac
 func comparisonOfFakes(t *testing.T, only string, rounds int) *comparison {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"margay", "limits", "bare", "driver", "nats", "redis", "etcd"} {
+	for _, name := range []string{"margay", "limits", "bare", "driver", "keys", "nats", "redis", "etcd"} {
 		script := fake
 		if name == "redis" {
 			script = "#!/bin/sh\necho 'redis-server is not installed' >&2\nexit 69\n"

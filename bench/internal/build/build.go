@@ -33,7 +33,9 @@ func Root() (string, error) {
 }
 
 // ours are programs of the workspace by their packages.
-var ours = map[string]string{"margay": "./cmd/margay", "limits": "./bench/limits", "bare": "./bench/bare", "driver": "./bench/driver"}
+var ours = map[string]string{
+	"margay": "./cmd/margay", "limits": "./bench/limits", "bare": "./bench/bare", "driver": "./bench/driver", "keys": "./bench/keys",
+}
 
 // Ours builds programs of the workspace into a directory.
 func Ours(ctx context.Context, root, to string, names ...string) error {

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"margay.dev/client"
+	"margay.dev/cluster/load/margay"
 	"margay.dev/wire/code"
 	"margay.dev/wire/control"
 )
@@ -47,11 +48,14 @@ func (n *Node) Close() { n.api.Close() }
 
 // Connect dials over quic or tls.
 func (n *Node) Connect(ctx context.Context, transport string, more ...client.Option) (*client.Client, error) {
-	address := "margay://" + strings.Join(n.context.Addresses, ",")
+	return client.Connect(ctx, n.address(transport), append([]client.Option{client.WithContext(n.context)}, more...)...)
+}
+
+func (n *Node) address(transport string) string {
 	if transport == "tls" {
-		address = "margay+tls://" + strings.Join(n.context.Addresses, ",")
+		return "margay+tls://" + strings.Join(n.context.Addresses, ",")
 	}
-	return client.Connect(ctx, address, append([]client.Option{client.WithContext(n.context)}, more...)...)
+	return "margay://" + strings.Join(n.context.Addresses, ",")
 }
 
 // Stream makes a stream of one shard, unless it is there, and returns its full name.
@@ -62,6 +66,20 @@ func (n *Node) Stream(ctx context.Context, name, storage string) (string, error)
 		return "", err
 	}
 	return control.FullName(n.context.Tenant, n.context.Namespace, name), nil
+}
+
+// Cache makes a cache of so many shards, which flushes, unless it is there.
+func (n *Node) Cache(ctx context.Context, name string, shards int) error {
+	_, err := n.api.CreateCache(ctx, n.context.Tenant, n.context.Namespace, control.CacheSpec{Name: name, Shards: &shards})
+	if e := client.AsError(err); err != nil && (e == nil || e.Code != code.AlreadyExists) {
+		return err
+	}
+	return nil
+}
+
+// Load is how a load finds the node over quic or tls.
+func (n *Node) Load(transport string) margay.Config {
+	return margay.Config{Context: n.context, Address: n.address(transport)}
 }
 
 // Remove deletes a stream.

@@ -33,6 +33,9 @@ type Load struct {
 	Workload                             string
 	Clients, InFlight, Size, Shards      int
 	Subscribers, Connections             int
+	Keys, Watchers                       int
+	Watch                                string
+	Rate                                 float64
 	Messages                             int64
 	Duration, Warmup                     string
 	Place                                string
@@ -66,6 +69,12 @@ func (l Load) flags() []string {
 	number("--shards", int64(l.Shards))
 	number("--subscribers", int64(l.Subscribers))
 	number("--connections", int64(l.Connections))
+	number("--keys", int64(l.Keys))
+	number("--watchers", int64(l.Watchers))
+	word("--watch", l.Watch)
+	if l.Rate > 0 {
+		word("--rate", strconv.FormatFloat(l.Rate, 'f', -1, 64))
+	}
 	number("--messages", l.Messages)
 	if l.Messages == 0 {
 		word("--duration", l.Duration)
@@ -183,6 +192,13 @@ func (b Binaries) Idle(args ...string) Job {
 func (b Binaries) Storage(args ...string) Job {
 	return Job{Drive: func(dir string, _ *child.Server) child.Command {
 		return child.Command{Argv: append([]string{b.path("margay"), "bench", "storage", "--json", "--dir", dir}, args...)}
+	}}
+}
+
+// Keys is a cache of many keys, whose node the program starts, stops and kills itself; args are its own.
+func (b Binaries) Keys(args ...string) Job {
+	return Job{Drive: func(dir string, _ *child.Server) child.Command {
+		return child.Command{Argv: append([]string{b.path("keys"), "-data", dir, "-binaries", string(b)}, args...)}
 	}}
 }
 
