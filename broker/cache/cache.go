@@ -28,6 +28,7 @@ const (
 type Shard interface {
 	values
 	Keys(ctx context.Context) (*keyindex.Index, *code.Error)
+	KeepsNewest() bool
 }
 
 var _ Shard = (*host.Shard)(nil)
@@ -81,7 +82,7 @@ func Count(ctx context.Context, s Shard, f *wire.Count) (*wire.Counted, error) {
 		return nil, err
 	}
 	out := &wire.Counted{Shard: f.Shard, Generation: r.gen, AsOf: r.asOf}
-	if f.Filter.Kind == wire.FilterAll {
+	if f.Filter.Kind == wire.FilterAll && (s.KeepsNewest() || r.absent.sequence == 0) { // retention has taken none
 		if due := r.keys.NextDue(); due == 0 || due > r.absent.now {
 			out.Count = uint64(r.keys.Len())
 			return out, nil

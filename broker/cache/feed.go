@@ -113,6 +113,9 @@ func (f *feed) serve(ctx context.Context) *wire.End {
 			}
 			continue
 		}
+		if f.retire() {
+			return nil
+		}
 		f.rest()
 		later, stop := f.later()
 		select {
@@ -177,6 +180,23 @@ func (f *feed) tellProgress() {
 	}
 }
 
+// errRetired is why a feed takes nothing that its lane has no more watches for: the next of them gets another.
+var errRetired = code.New(code.Closed, "the feed has retired")
+
+// retire ends a feed that has had watches and has none left, unless one is on its way.
+func (f *feed) retire() bool {
+	if f.sub == nil || len(f.watches) > 0 {
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.requests) > 0 {
+		return false
+	}
+	f.closed = errRetired
+	return true
+}
+
 // rest lets go of what only a busy feed needs.
 func (f *feed) rest() {
 	if f.sub != nil {
@@ -208,12 +228,13 @@ func (f *feed) finish(end *wire.End) {
 	if end != nil && end.Code != 0 {
 		why = code.New(end.Code, "%s", end.Message).Retry(retryFeed)
 	}
-	f.w.mu.Lock()
-	delete(f.w.feeds, f.id)
-	f.w.mu.Unlock()
 	f.mu.Lock()
-	f.closed = why
+	retired := f.closed != nil
+	if !retired {
+		f.closed = why
+	}
 	f.mu.Unlock()
+	defer f.w.without(f) // a feed that follows this one must not begin before this one's last word
 	for _, r := range f.take() {
 		switch {
 		case !r.end:
@@ -236,7 +257,7 @@ func (f *feed) finish(end *wire.End) {
 			f.w.told(why)
 		}
 	}
-	if f.sub.Flush() != nil || end == nil {
+	if f.sub.Flush() != nil || end == nil && !retired {
 		f.w.fail(code.New(code.Closed, "the lane is broken"))
 	}
 	for x := range f.watches {

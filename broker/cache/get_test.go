@@ -131,6 +131,30 @@ func (b *bench) sameEntry(e *wire.Entry, key string, kind wire.EntryKind) {
 	}
 }
 
+// What retention took is absent on every path, whatever the index still has of it.
+func TestWhatRetentionTookIsAbsent(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, b *bench) {
+		var names []string
+		for i := range 100 {
+			names = append(names, fmt.Sprintf("k%02d", i))
+			b.put(rec(names[i], strings.Repeat("v", 1000)))
+		}
+		b.same(names, rand.New(rand.NewPCG(1, 2)))
+		start, err := b.shard.Trim(t.Context(), 70)
+		if err != nil || start != 70 {
+			t.Fatal(start, err)
+		}
+		for _, key := range names[:start] {
+			delete(b.is, key)
+		}
+		b.same(names, rand.New(rand.NewPCG(1, 2)))
+		l := b.watcher()
+		if x := l.must(&wire.Watch{ID: 1, Start: wire.WatchSnapshot}); len(x.is) != 30 || !x.done {
+			t.Errorf("a snapshot of %d keys, done %v", len(x.is), x.done)
+		}
+	})
+}
+
 // An answer stays below its bound, holds one entry at least, and what it leaves out can be asked for again.
 func TestAnswersAreBounded(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, b *bench) {

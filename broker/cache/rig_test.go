@@ -4,6 +4,7 @@ package cache_test
 
 import (
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,6 +28,9 @@ type bench struct {
 	n     uint64 // publishes
 	next  uint64 // offset
 	is    map[string]value
+
+	held  atomic.Int64 // watches
+	stats cache.Stats
 }
 
 // value is what the model holds of a key.

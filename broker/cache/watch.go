@@ -5,6 +5,7 @@ package cache
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"margay.dev/broker/host"
@@ -16,6 +17,8 @@ import (
 const (
 	// MaxWatches is how many watches a lane may have.
 	MaxWatches = 10_000
+	// MaxHeld is how many watches the lanes of a connection may have.
+	MaxHeld = 100_000
 	// maxRequests is how many requests of a shard's watches wait until its feed takes them; behind them the lane is not read.
 	maxRequests = 1024
 )
@@ -33,7 +36,9 @@ type Config struct {
 	Ended func(*code.Error)
 	// Serving is called with each subscription that begins, and returns what to call at its end.
 	Serving func(*stream.Subscription) (over func())
-	Stats   *Stats
+	// Held counts the watches of all lanes of the connection.
+	Held  *atomic.Int64
+	Stats *Stats
 }
 
 // Watcher serves the watches of one lane, which are of one log. Each shard has one feed for all of them.
@@ -107,25 +112,50 @@ func noWatch(id uint64) *code.Error { return code.New(code.NotFound, "the lane h
 // too many requests of the lane have not been taken.
 func (w *Watcher) Watch(corr uint64, f *wire.Watch) error {
 	x := &watch{id: f.ID, corr: corr, filter: f.Filter, start: f.Start, offset: f.Offset, gen: f.Generation}
+	for {
+		if err := w.register(x, f.Shard); err != nil {
+			return err
+		}
+		refused := x.feed.ask(request{watch: x})
+		if refused == nil {
+			return nil
+		}
+		w.forget(x)
+		if refused != errRetired {
+			return refused
+		}
+		w.without(x.feed)
+	}
+}
+
+// register takes a watch up, with the feed of its shard.
+func (w *Watcher) register(x *watch, shard uint32) error {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	if err := w.mayAdd(x); err != nil {
-		w.mu.Unlock()
 		return err
 	}
-	fd, err := w.feedOf(f.Shard)
+	fd, err := w.feedOf(shard)
 	if err != nil {
-		w.mu.Unlock()
 		return err
+	}
+	if held := w.cfg.Held.Add(1); held > MaxHeld {
+		w.cfg.Held.Add(-1)
+		return code.New(code.TooMany, "the connection has %d watches, as many as it may", MaxHeld).With(code.DetailLimit, MaxHeld)
 	}
 	x.feed = fd
 	w.watches[x.id] = x
 	w.stats.Watches.Add(1)
-	w.mu.Unlock()
-	if refused := fd.ask(request{watch: x}); refused != nil {
-		w.forget(x)
-		return refused
-	}
 	return nil
+}
+
+// without takes a feed out that has come to its end.
+func (w *Watcher) without(f *feed) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.feeds[f.id] == f {
+		delete(w.feeds, f.id)
+	}
 }
 
 // mayAdd refuses a watch that the lane must not have. Called with mu held.
@@ -190,5 +220,6 @@ func (w *Watcher) forget(x *watch) {
 	if w.watches[x.id] == x {
 		delete(w.watches, x.id)
 		w.stats.Watches.Add(-1)
+		w.cfg.Held.Add(-1)
 	}
 }

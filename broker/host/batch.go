@@ -28,3 +28,6 @@ func (s *Shard) Batch(buf []byte, seq uint64) (batch.Batch, error) {
 	}
 	return b, err
 }
+
+// KeepsNewest says whether the log keeps the newest record of each key: then nothing that a key's value lies in goes.
+func (s *Shard) KeepsNewest() bool { return s.cfg.KeepNewest }

@@ -44,6 +44,7 @@ type conn struct {
 	features atomic.Uint64 // that the hello agreed on
 	subs     atomic.Int64
 	beside   atomic.Int64 // requests that are answered beside their lanes
+	watches  atomic.Int64 // of all its lanes
 
 	mu      sync.Mutex
 	expiry  *time.Timer

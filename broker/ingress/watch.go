@@ -46,6 +46,7 @@ func (l *lane) watchLane(ctx context.Context, h wire.Header, body []byte) error 
 			l.conn.subscriptionEnded(f.Log, &wire.End{Code: why.Code, Message: why.Message})
 		},
 		Serving: l.conn.srv.metrics.watch,
+		Held:    &l.conn.watches,
 		Stats:   &l.conn.srv.metrics.watches,
 	})
 	x.w.Store(w)
