@@ -117,6 +117,11 @@ func TestCompletion(t *testing.T) {
 	if got := planeShell(t, &plane).run(t.Context(), "__complete", "pub", ""); !strings.Contains(got.out, "orders") {
 		t.Errorf("streams are not offered: %+v", got)
 	}
+	for _, command := range []string{"put", "get", "del", "incr", "touch", "watch"} {
+		if got := planeShell(t, &plane).run(t.Context(), "__complete", command, ""); !strings.Contains(got.out, "sessions") {
+			t.Errorf("%s: caches are not offered: %+v", command, got)
+		}
+	}
 	// A cluster that is away offers nothing, and is not waited for.
 	if got := (shell{env: map[string]string{"MARGAY_ADDRESS": "127.0.0.1:1"}}).run(t.Context(), "__complete", "pub", ""); got.code != 0 || strings.Contains(got.out, "orders") {
 		t.Errorf("nobody there: %+v", got)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync/atomic"
 	"time"
 
@@ -208,21 +207,6 @@ func ackLevel(s string) (client.AckLevel, error) {
 	return 0, exit.Misuse("--ack %q: want none, leader or quorum", s)
 }
 
-// oneValue is VALUE, or standard input as it is: no newline is taken away.
-func (a *app) oneValue(args []string) ([]byte, error) {
-	if len(args) == 2 {
-		return []byte(args[1]), nil
-	}
-	value, err := io.ReadAll(io.LimitReader(a.Streams.In, batch.MaxRecord+1))
-	if err != nil {
-		return nil, fmt.Errorf("read standard input: %w", err)
-	}
-	if len(value) > batch.MaxRecord {
-		return nil, code.New(code.TooLarge, "standard input: more than %d bytes for one record", batch.MaxRecord)
-	}
-	return value, nil
-}
-
 func (a *app) pubOne(ctx context.Context, p *client.Publisher, r *recipe, value []byte, name string) error {
 	rec, err := r.record(value)
 	if err != nil {
@@ -282,14 +266,18 @@ type ackView struct {
 	Duplicate  bool      `json:"duplicate,omitempty"`
 }
 
+func viewAck(line uint64, ack client.Ack) ackView {
+	return ackView{
+		Line: line, Shard: ack.Shard, Offset: ack.Offset, Version: ack.Version(), Generation: ack.Generation,
+		AppendTime: utc(ack.AppendTime), Replicas: ack.Replicas,
+		Flushed: ack.Flushed, Committed: ack.Committed, Duplicate: ack.Duplicate,
+	}
+}
+
 func (a *app) printAck(line uint64, ack client.Ack) error {
 	switch a.Format() {
 	case output.JSON:
-		return a.JSON(ackView{
-			Line: line, Shard: ack.Shard, Offset: ack.Offset, Version: ack.Version(), Generation: ack.Generation,
-			AppendTime: utc(ack.AppendTime), Replicas: ack.Replicas,
-			Flushed: ack.Flushed, Committed: ack.Committed, Duplicate: ack.Duplicate,
-		})
+		return a.JSON(viewAck(line, ack))
 	case output.Raw:
 		return a.Line("%d", ack.Offset)
 	case output.Text: // for a person, below
@@ -325,14 +313,20 @@ func (a *app) pubLines(ctx context.Context, p *client.Publisher, r *recipe, name
 	})
 	stop()
 	if err != nil {
-		return linesFailure(err, name)
+		return linesFailure(err, control.PresetStream, name)
 	}
 	a.Note("%d records are in, in %v", acked.Load(), time.Since(began).Round(time.Millisecond))
 	return nil
 }
 
+// lookAgain says what to do about lines of which nobody knows whether they are in.
+var lookAgain = map[string]string{
+	control.PresetStream: "look for the unknown lines with `margay sub STREAM --from earliest --end` before you send them again",
+	control.PresetCache:  "send the lines again from the first unknown one: a key that is put twice has the same value",
+}
+
 // linesFailure says which lines are in: without that a script can only start over and store them twice.
-func linesFailure(err error, name string) error {
+func linesFailure(err error, preset, name string) error {
 	stopped, ok := errors.AsType[*lines.Error](err)
 	if !ok {
 		return err
@@ -347,10 +341,10 @@ func linesFailure(err error, name string) error {
 		f.Do = "send the lines after these to go on"
 	}
 	if errors.Is(err, code.NotFound) {
-		f.Do = createFirst(control.PresetStream, name)
+		f.Do = createFirst(preset, name)
 	}
 	if len(stopped.Fates.Unknown) > 0 {
-		f.Do = "look for the unknown lines with `margay sub STREAM --from earliest --end` before you send them again"
+		f.Do = lookAgain[preset]
 	}
 	return f
 }

@@ -97,7 +97,7 @@ func misuse(cmd *cobra.Command, err error) error {
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "margay",
-		Short: "Streams that survive: one log, read as it comes, durable before it is acknowledged",
+		Short: "Streams and caches that survive: one log, read as it comes or by key, durable before it is acknowledged",
 		Long: `Margay is a streaming platform in one binary: a broker and a control plane (margay serve),
 and the commands that use them.
 
@@ -128,6 +128,12 @@ MARGAY_CA, MARGAY_TIMEOUT), and the environment above the context.`,
 		a.cacheCommand(),
 		a.pubCommand(),
 		a.subCommand(),
+		a.putCommand(),
+		a.getCommand(),
+		a.delCommand(),
+		a.incrCommand(),
+		a.touchCommand(),
+		a.watchCommand(),
 		a.trimCommand(),
 		a.statusCommand(),
 		a.topCommand(),

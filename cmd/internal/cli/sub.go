@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -107,7 +108,7 @@ func (a *app) sub(ctx context.Context, stream string, f *subFlags, oneShard bool
 	if err != nil {
 		return err
 	}
-	options = append(options, client.OnStatus(a.tellStatus(full)))
+	options = append(options, client.OnStatus(a.tellStatus(full, "record")))
 	sub, err := c.Subscribe(setup, full, options...)
 	if err != nil {
 		return subFailure(err, name)
@@ -181,17 +182,20 @@ func (f *subFlags) options(start arg.Start, oneShard bool, shards int) ([]client
 }
 
 // tellStatus says on standard error what becomes of the connection; once for each loss, not for each try.
-func (a *app) tellStatus(stream string) func(client.Status) {
+func (a *app) tellStatus(log, what string) func(client.Status) {
+	var lost atomic.Bool
 	return func(s client.Status) {
 		switch {
+		case s.Connected && !lost.Swap(false): // for the first time
 		case s.Connected:
-			a.Warn("%s: connected again, going on behind the last record", stream)
+			a.Warn("%s: connected again, going on behind the last %s", log, what)
 		case s.Attempt == 0:
+			lost.Store(true)
 			why := ""
 			if e := client.AsError(s.Err); e != nil {
 				why = " (" + e.Message + ")"
 			}
-			a.Warn("%s: lost the broker, trying again until it is back%s", stream, why)
+			a.Warn("%s: lost the broker, trying again until it is back%s", log, why)
 		}
 	}
 }
