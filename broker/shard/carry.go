@@ -14,6 +14,7 @@ const (
 	// reclaimShare is how many times its live records a log may take before its head is reclaimed. What is carried
 	// meanwhile comes on top, so that the whole stays below three times.
 	reclaimShare = 2
+	carriedBatch = 16 << 10         // keys and values of a carried batch; one record may be larger
 	reclaimPause = 10 * time.Second // after all that lives was carried once and next to nothing was given up
 )
 
@@ -84,12 +85,12 @@ func (c *Core) carry(now int64, ev *Carry, eff *Effects) {
 			live = append(live, *r)
 		}
 	}
-	if len(live) > 0 {
-		b, err := batch.BuildCarried(live, batch.None)
-		if err != nil {
-			eff.Answers = append(eff.Answers, Answer{To: ev.To, Err: code.New(code.Internal, "the records cannot be carried: %w", err)})
-			return
-		}
+	batches, err := carriedBatches(live)
+	if err != nil {
+		eff.Answers = append(eff.Answers, Answer{To: ev.To, Err: code.New(code.Internal, "the records cannot be carried: %w", err)})
+		return
+	}
+	for _, b := range batches {
 		c.rollFor(now, int64(b.Size()), eff)
 		c.open(now, eff)
 		c.append(now, entry{batch: b}, eff)
@@ -102,6 +103,25 @@ func (c *Core) carry(now int64, ev *Carry, eff *Effects) {
 	}
 	c.answerBehind(c.length-1, a, eff)
 }
+
+// carriedBatches puts records into batches that are small: whoever looks up one of their keys reads the whole batch.
+func carriedBatches(records []batch.Carried) (out []batch.Batch, err error) {
+	for len(records) > 0 {
+		n, size := 0, 0
+		for n < len(records) && (n == 0 || size+carriedSize(&records[n]) <= carriedBatch) {
+			size += carriedSize(&records[n])
+			n++
+		}
+		b, err := batch.BuildCarried(records[:n], batch.None)
+		if err != nil {
+			return nil, err
+		}
+		out, records = append(out, b), records[n:]
+	}
+	return out, nil
+}
+
+func carriedSize(r *batch.Carried) int { return len(r.Key) + len(r.Value) }
 
 // carried moves the start behind a head that holds nothing live any more.
 func (c *Core) carried(now int64, ev Carried, eff *Effects) {

@@ -127,6 +127,45 @@ func TestCarriedRecordsStay(t *testing.T) {
 	}
 }
 
+// Who looks up a key reads the batch that holds it: what is carried lies in small ones, however much goes at once, and one
+// record that is larger goes by itself. The answer waits for all of them.
+func TestCarriedBatchesAreSmall(t *testing.T) {
+	l := cache(t, func(c *shard.Config) { c.SegmentBytes = 64 << 10 })
+	const keys = 100
+	for i := range keys {
+		l.set(fmt.Sprint("kept", i), fmt.Sprintf("%d-%01000d", i, 0))
+	}
+	l.set("large", fmt.Sprintf("%040000d", 0))
+	for i := range 400 {
+		l.set("busy", fmt.Sprintf("%d-%01000d", i, 0))
+		l.flush()
+	}
+	l.look()
+	if l.head == nil {
+		t.Fatal("nothing is to be reclaimed")
+	}
+	before := len(l.batches)
+	ev := l.liveOf()
+	l.step(ev)
+	l.flush()
+	if a := l.lastAnswer(); a.To != "carry" || a.Err != nil || int(a.Ack.Count) != len(ev.Records) || len(ev.Records) < 50 {
+		t.Fatalf("answered %+v for %d records", a, len(ev.Records))
+	}
+	records := 0
+	for _, b := range l.batches[before:] {
+		if b.IsCarried() {
+			records += b.Count()
+			if b.Count() > 1 && b.Size() > 20<<10 {
+				t.Errorf("a batch of %d records and %d bytes", b.Count(), b.Size())
+			}
+		}
+	}
+	if records != len(ev.Records) {
+		t.Errorf("%d of %d records are carried", records, len(ev.Records))
+	}
+	l.wantValue("kept1", fmt.Sprintf("%d-%01000d", 1, 0))
+}
+
 // Whether a record is live is decided among the appends: one that is deleted, or written anew, while it is on its way is
 // not carried, and does not come back.
 func TestCarryIsDecidedAmongTheAppends(t *testing.T) {
