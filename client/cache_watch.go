@@ -278,8 +278,16 @@ func (w *Watch) tellEntry(ctx context.Context, list *lister, ch *Change) (told b
 func (w *Watch) page(list *lister, slot int, ok *wire.Listed) *Error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.list == list && !w.fold.Listed(slot, ok.Next, !ok.More, ok.AsOf) {
+	if w.list != list { // there was a reset
+		return nil
+	}
+	if !w.fold.Listed(slot, ok.Next, !ok.More, ok.AsOf) {
 		return code.New(code.Unavailable, "watch %s: the snapshot is older than the watch", w.k.name)
+	}
+	for i := range ok.Entries {
+		if e := &ok.Entries[i]; e.Offset >= ok.AsOf {
+			w.fold.Newer(slot, string(e.Key), e.Offset)
+		}
 	}
 	return nil
 }

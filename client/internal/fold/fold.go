@@ -82,6 +82,9 @@ type shard struct {
 	// covered are the parts of the snapshot that are newer than base, by their last key; asOf is the newest of them.
 	covered []covered
 	asOf    uint64
+	// newer are those of its entries that are newer than their page says, and newest the offset of the last of them.
+	newer  map[string]uint64
+	newest uint64
 }
 
 // covered is a page of a list: for keys up to upTo (all further ones with last) it shows what lies below asOf.
@@ -333,9 +336,25 @@ func (w *Watch) Listed(slot int, upTo string, last bool, asOf uint64) bool {
 	return true
 }
 
+// Newer takes note of an entry of a page that does not lie below the page's asOf: a list goes on with the log while it is
+// made. The change comes live too.
+func (w *Watch) Newer(slot int, key string, offset uint64) {
+	s := &w.shards[slot]
+	if s.newer == nil {
+		s.newer = map[string]uint64{}
+	}
+	s.newer[key], s.newest = offset, max(s.newest, offset)
+}
+
 // inSnapshot reports whether the reader has had the change with the snapshot. It is forgotten once no older change can
 // follow; in a conflating queue those of other keys may stand behind.
 func (s *shard) inSnapshot(c *Change, inOrder bool) bool {
+	if at, ok := s.newer[c.Key]; ok && c.Offset <= at {
+		return true
+	}
+	if inOrder && c.Offset > s.newest {
+		s.newer = nil
+	}
 	if len(s.covered) == 0 {
 		return false
 	}

@@ -174,14 +174,16 @@ func (r *rig) lose() {
 	}
 }
 
-// page reads a page of the snapshot of every shard, up to the same key, and gives it to the reader.
-func (r *rig) page(upTo string) {
+// page reads a page of the snapshot of every shard, up to the same key, and gives it to the reader. Its entries are newer
+// than it says by up to lag records.
+func (r *rig) page(upTo string, lag uint64) {
 	if !r.listing || !r.w.Placed() || upTo <= r.after && upTo != "" {
 		return
 	}
 	last := upTo == ""
 	for i := range r.logs {
-		if !r.w.Listed(i, upTo, last, r.logs[i].end()) {
+		asOf := max(r.w.Base(i), r.logs[i].end()-min(lag, r.logs[i].end()))
+		if !r.w.Listed(i, upTo, last, asOf) {
 			r.fail("a fresh page is refused")
 		}
 		now := r.logs[i].values()
@@ -190,9 +192,13 @@ func (r *rig) page(upTo string) {
 			if k <= r.after || !last && k > upTo {
 				continue
 			}
-			r.versions[k] = r.logs[i].end() // exclusive
+			r.versions[k] = asOf // exclusive
 			if offset, ok := now[k]; ok {
 				r.state[k] = offset
+				if offset >= asOf {
+					r.w.Newer(i, k, offset)
+					r.versions[k] = offset + 1
+				}
 			}
 		}
 	}
@@ -250,7 +256,7 @@ func (r *rig) settle() {
 			r.read(&r.feeds[i].frames)
 		}
 		r.read(&r.control)
-		if r.page(""); r.take() || r.listing || len(r.control) > 0 {
+		if r.page("", 0); r.take() || r.listing || len(r.control) > 0 {
 			continue
 		}
 		settled := true
@@ -288,7 +294,9 @@ func TestFoldEqualsTheStore(t *testing.T) {
 			"control": control, "control2": control, "control3": control,
 			"ask":  func(*rapid.T) { r.askIdle() },
 			"take": func(*rapid.T) { r.take() },
-			"page": func(t *rapid.T) { r.page(rapid.SampledFrom([]string{"a", "b", "c9", "d", ""}).Draw(t, "up to")) },
+			"page": func(t *rapid.T) {
+				r.page(rapid.SampledFrom([]string{"a", "b", "c9", "d", ""}).Draw(t, "up to"), rapid.Uint64Range(0, 3).Draw(t, "lag"))
+			},
 			"lose": func(t *rapid.T) {
 				if rapid.IntRange(0, 3).Draw(t, "luck") == 0 {
 					r.lose()

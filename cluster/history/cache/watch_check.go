@@ -18,13 +18,14 @@ type life struct {
 	from    *uint64
 	whole   bool // it began with a snapshot
 	waiting bool // for the end of it
+	marked  int  // the moment when that was said to be complete
 	entries map[string]*Change
 	last    map[string]*Change // by key: the newest it was told
 	got     map[uint64]*Change // changes, by version
 	first   uint64             // version of the first change
 	next    uint64             // above the last
 	upto    uint64             // offset below which everything must have been told
-	marked  bool               // Unmarked is reported once
+	told    bool               // Unmarked is reported once
 }
 
 // checkWatcher holds a watcher to the state where it began and then every change, once and in order.
@@ -77,7 +78,7 @@ func (l *life) take(e *event) {
 		if !l.waiting {
 			l.report(Repeated, "", "was told twice that its snapshot of shard %d is complete", l.shard)
 		}
-		l.waiting = false
+		l.waiting, l.marked = false, e.moment
 		l.ready = max(l.ready, l.begun)
 	case eventChange:
 		l.change(x)
@@ -89,8 +90,8 @@ func (l *life) take(e *event) {
 }
 
 func (l *life) unmarked(key string) {
-	if l.waiting && !l.marked {
-		l.marked = true
+	if l.waiting && !l.told {
+		l.told = true
 		l.report(Unmarked, key, "was never told that its snapshot of shard %d is complete", l.shard)
 	}
 }
@@ -146,48 +147,77 @@ func (l *life) end() {
 	if l.from != nil {
 		least, most = *l.from+1, *l.from+1
 	}
-	l.checkSnapshot(truth, least)
-	skipped := map[string]uint64{}
-	last := max(l.next, l.upto+1) // version from which on it may be still to come
-	for _, x := range truth {
-		if x.Version < most || x.Version >= last || !l.w.match(x.Key) {
-			continue
+	if l.whole {
+		if !l.waiting {
+			l.checkSnapshot(truth, least)
 		}
-		got := l.got[x.Version]
-		switch e := l.entries[x.Key]; {
-		case got != nil:
-			if got.Skipped < skipped[x.Key] || got.Skipped > 0 && !l.w.conflates {
-				l.report(Missed, x.Key, "got %s with %d skipped, and did not get %d", got, got.Skipped, skipped[x.Key])
-			}
-			skipped[x.Key] = 0
-		case e != nil && e.Version >= x.Version:
-		case l.w.conflates && l.last[x.Key] != nil && l.last[x.Key].Version > x.Version:
-			skipped[x.Key]++
-		default:
-			l.report(Missed, x.Key, "stands at version %d and did not get %s, by %s", last-1, &x.Change, x.by)
+		return
+	}
+	last := max(l.next, l.upto+1) // version from which on it may be still to come
+	skipped := map[string]uint64{}
+	for _, x := range truth {
+		if x.Version >= most && x.Version < last && l.w.match(x.Key) {
+			skipped[x.Key] = l.owes(x, skipped[x.Key], last)
 		}
 	}
 }
 
-// checkSnapshot demands that entries are no older than where the changes begin.
-func (l *life) checkSnapshot(truth []*committed, least uint64) {
-	if !l.whole || l.waiting {
-		return
+// owes looks at one change that the watcher is to be told of, behind so many of the key that it was not; and returns how
+// many there are then.
+func (l *life) owes(x *committed, skipped, last uint64) uint64 {
+	got := l.got[x.Version]
+	switch {
+	case got != nil:
+		if got.Skipped < skipped || got.Skipped > 0 && !l.w.conflates {
+			l.report(Missed, x.Key, "got %s with %d skipped, and did not get %d", got, got.Skipped, skipped)
+		}
+		return 0
+	case l.w.conflates && l.last[x.Key] != nil && l.last[x.Key].Version > x.Version:
+		return skipped + 1
 	}
-	newest := map[string]*committed{}
+	l.report(Missed, x.Key, "stands at version %d and did not get %s, by %s", last-1, &x.Change, x.by)
+	return skipped
+}
+
+// checkSnapshot demands that each key has an entry that is no older than where the watch began, and then every change. An
+// entry may be newer; and a key that was there and is gone by the time of the snapshot has none.
+func (l *life) checkSnapshot(truth []*committed, least uint64) {
+	byKey := map[string][]*committed{}
 	for _, x := range truth {
-		if x.Version < least && l.w.match(x.Key) {
-			newest[x.Key] = x
+		if l.w.match(x.Key) {
+			byKey[x.Key] = append(byKey[x.Key], x)
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(newest)) {
-		x, e := newest[key], l.entries[key]
+	last := max(l.next, l.upto+1)
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		e := l.entries[key]
+		var before, newest *committed // the newest that the snapshot has in it, and that it must
+		var rest []*committed
+		for _, x := range byKey[key] {
+			switch {
+			case x.Version < least:
+				newest, before = x, x
+			case e != nil && x.Version <= e.Version:
+				before = x
+			case e == nil && len(rest) == 0 && l.got[x.Version] == nil && x.Version < last && x.written < l.marked:
+				before = x
+			case x.Version < last:
+				rest = append(rest, x)
+			}
+		}
 		switch {
-		case e == nil && (x.Kind != Value || x.Expires == nil || *x.Expires != 0 || l.c.mayBeGone(key)): // it is over, or may be
-		case e == nil:
-			l.report(Snapshot, key, "has a snapshot without it, and begins behind %s, by %s", &x.Change, x.by)
-		case e.Version < x.Version:
-			l.report(Snapshot, key, "has %s in its snapshot, and begins behind %s, by %s", e, &x.Change, x.by)
+		case e != nil && newest != nil && e.Version < newest.Version:
+			l.report(Snapshot, key, "has %s in its snapshot, and begins behind %s, by %s", e, &newest.Change, newest.by)
+		case e == nil && before != nil && before.Kind == Value && !l.c.over(&before.Change, 0) && !l.c.mayBeGone(key):
+			kind := Missed
+			if before == newest {
+				kind = Snapshot
+			}
+			l.report(kind, key, "has a snapshot without it, and did not get what is behind %s, by %s", &before.Change, before.by)
+		}
+		var skipped uint64
+		for _, x := range rest {
+			skipped = l.owes(x, skipped, last)
 		}
 	}
 }
@@ -195,7 +225,7 @@ func (l *life) checkSnapshot(truth []*committed, least uint64) {
 // compare holds what the watcher comes to against what the store was said to hold at an offset that it has been told up to.
 func (l *life) compare() {
 	for _, s := range l.c.stores {
-		if s.Shard != l.shard || l.waiting || max(l.upto, l.next-1) < s.AsOf || l.w.conflates && l.next > s.AsOf+1 {
+		if s.Shard != l.shard || l.waiting || max(l.upto+1, l.next) <= s.AsOf || l.w.conflates && l.next > s.AsOf+1 {
 			continue
 		}
 		have := map[string]*Change{}
