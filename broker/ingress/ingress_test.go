@@ -55,8 +55,15 @@ func (anybody) Verify(tok string) (*token.Claims, error) {
 
 func start(t testing.TB, edit func(*ingress.Config)) *front {
 	t.Helper()
+	return startWith(t, hosttest.Log(nil), edit)
+}
+
+// startWith is start with a log of other settings.
+func startWith(t testing.TB, log control.Log, edit func(*ingress.Config)) *front {
+	t.Helper()
 	f := &front{t: t, fs: faultfs.Wrap(memfs.New(mathrand.New(mathrand.NewPCG(1, 1)))), ended: make(chan struct{})}
-	f.log = hosttest.Log(func(l *control.Log) { l.Tenant, l.Namespace = "default", "default" })
+	f.log = log
+	f.log.Tenant, f.log.Namespace = "default", "default"
 	f.rig = hosttest.Start(t, f.fs, hosttest.NewPlane(f.log))
 	f.rig.Shard(f.log.ID, 0)
 	cfg := ingress.Config{Node: "n1", Cluster: "c1", Table: f.rig.Table, Verifier: anybody{}, Registerer: f.rig.Registry}

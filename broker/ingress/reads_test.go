@@ -13,6 +13,7 @@ import (
 	"margay.dev/wire"
 	"margay.dev/wire/batch"
 	"margay.dev/wire/code"
+	"margay.dev/wire/control"
 	"margay.dev/wire/session"
 	"margay.dev/wire/token"
 )
@@ -156,6 +157,63 @@ func TestReadsAreHeldToTheToken(t *testing.T) {
 	}
 	f.keyed(f.lane(c), "mine/2")
 	f.next(l, &wire.Deliver{})
+}
+
+// only grants one action on every log: what its token is called.
+type only struct{}
+
+func (only) Verify(tok string) (*token.Claims, error) {
+	g := token.Grant{Actions: []token.Action{token.Action(tok)}, Resource: "*"}
+	return &token.Claims{Subject: "test", Tenant: "default", ExpiresAt: time.Now().Add(time.Hour), Grants: []token.Grant{g}}, nil
+}
+
+// Reading and writing are granted on caches, and mean nothing on a stream; what is granted on a stream holds for a cache.
+func TestGrantsOnCaches(t *testing.T) {
+	cache := control.Log{ID: batch.NewLogID(), Name: "cache", Preset: control.PresetCache}
+	cache.SetDefaults()
+	for _, c := range []struct {
+		log            control.Log
+		action         token.Action
+		reads, changes bool
+	}{
+		{cache, token.Read, true, false},
+		{cache, token.Write, false, true},
+		{cache, token.Subscribe, true, false},
+		{cache, token.Publish, false, true},
+		{cache, token.Consume, false, false},
+		{hosttest.Log(nil), token.Read, false, false},
+		{hosttest.Log(nil), token.Write, false, false},
+		{hosttest.Log(nil), token.Subscribe, true, false},
+	} {
+		f := startWith(t, c.log, func(cfg *ingress.Config) { cfg.Verifier = only{} })
+		conn := f.dial()
+		control := f.lane(conn)
+		f.want(control, &wire.Hello{VersionMin: wire.Version, VersionMax: wire.Version, Features: wire.AllFeatures}, &wire.HelloOk{})
+		f.want(control, &wire.Auth{Token: string(c.action)}, &wire.AuthOk{})
+		conn.SetMaxFrame(wire.MaxFrame)
+		l := f.lane(conn)
+		may := func(granted bool, request, answer wire.Frame) {
+			t.Helper()
+			var e wire.Error
+			if granted {
+				f.want(l, request, answer)
+			} else if f.want(l, request, &e); e.Code != code.PermissionDenied {
+				t.Errorf("%s on %s: %v is answered with %+v", c.action, f.log.Name, request.Type(), e)
+			}
+		}
+		b := hosttest.RequestOf(t, hosttest.NewAnswers(), 1, batch.Record{Key: []byte("k"), Value: []byte("v"), Timestamp: 1}).Publish.Batch
+		may(c.reads || c.changes, &wire.Lookup{Name: f.log.FullName()}, &wire.LogInfo{})
+		may(c.changes, &wire.Publish{Log: f.log.ID, Batch: b}, &wire.Published{})
+		if c.reads {
+			hosttest.Eventually(t, "the shard to know its keys", func() bool {
+				_, err := f.rig.Shard(f.log.ID, 0).Keys(context.Background())
+				return err == nil
+			})
+		}
+		may(c.reads, f.ask("k"), &wire.Got{})
+		may(c.reads, &wire.List{Log: f.log.ID, Limit: 1}, &wire.Listed{})
+		may(c.reads, &wire.Watch{Log: f.log.ID, ID: 1}, &wire.Watched{})
+	}
 }
 
 // A lane of watches is of one log, takes no other requests, and ends with its client.
