@@ -46,7 +46,13 @@ func (c *Client) Cache(name string) *Cache {
 // failover that nobody tells of, and an increment that is sent again must count once.
 type cacheWrites struct{}
 
-func (cacheWrites) applyPublisher(p *publisherConfig) { p.ack, p.anonymous = AckDefault, false }
+func (cacheWrites) applyPublisher(p *publisherConfig) {
+	p.ack, p.anonymous, p.batchBytes = AckDefault, false, cacheBatchBytes
+}
+
+// cacheBatchBytes is what a batch of a cache grows to. Whoever gets a key reads its batch: a large one would be read whole, and
+// checked, for one value.
+const cacheBatchBytes = 16 << 10
 
 // Name is the cache's, as it was given.
 func (k *Cache) Name() string { return k.name }

@@ -3,6 +3,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -33,6 +34,7 @@ type lane struct {
 	p     *Publisher
 	r     *route
 	shard uint32
+	grows int64         // up to which a batch does
 	wake  chan struct{} // capacity 1
 
 	mu      sync.Mutex
@@ -62,6 +64,7 @@ func newLane(p *Publisher, r *route, shard uint32) *lane {
 	}
 	return &lane{
 		p: p, r: r, shard: shard, wake: make(chan struct{}, 1), line: order.New[*flight](cfg),
+		grows:   cmp.Or(p.cfg.batchBytes, batchBytes),
 		backoff: backoff.Backoff{Rand: p.c.rng, Base: retryBase, Cap: retryCap},
 	}
 }
@@ -79,7 +82,7 @@ func (l *lane) add(rec *Record, size int64) (Future, error) {
 	if l.ended {
 		return Future{}, errLaneEnded
 	}
-	if l.open != nil && (l.open.count >= batchRecords || int64(l.open.builder.Size())+size > batchBytes) {
+	if l.open != nil && (l.open.count >= batchRecords || int64(l.open.builder.Size())+size > l.grows) {
 		l.seal()
 	}
 	if l.open == nil {

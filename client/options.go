@@ -87,6 +87,7 @@ type publisherConfig struct {
 	anonymous       bool
 	producerName    string
 	producer        uint64 // of a publisher with a name
+	batchBytes      int64  // up to which a batch grows; 0 for batchBytes
 }
 
 type option func(c *config)
