@@ -91,6 +91,18 @@ func TestWatchTimesTheLast(t *testing.T) {
 	}
 }
 
+// A watcher may have a value before its publisher is told that it is stored: what is told late is not told twice.
+func TestAnswersBehindTheWatchersAreNotTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeKV{told: func(int, int64) (int, time.Duration) { return 1, time.Millisecond }}
+		f.answer = func(int64) (time.Duration, error) { return 5 * time.Millisecond, nil }
+		res, err := driveKV(t, f, Spec{Workload: Watch, Watchers: 1, InFlight: 64, Messages: 640, Warmup: time.Second}, Options{})
+		if err != nil || res.Messages != 640 || res.Missing != 0 {
+			t.Fatalf("%+v, %v", res, err)
+		}
+	})
+}
+
 // One watcher in ten that stalls for a second has all puts of that second wait, sent or not.
 func TestStalledWatcherShowsAtAFixedRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

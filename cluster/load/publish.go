@@ -37,6 +37,7 @@ type client struct {
 	msg       []byte
 	// Of the phase: what it handed over, and what the schedule had and it did not.
 	sent, unsent int64
+	before       int64 // what it handed over in the phases before
 }
 
 func (r *run) openClients(ctx context.Context) error {
@@ -70,6 +71,7 @@ func payload(size, i int) []byte {
 // done takes what the adapter tells of. It is called for each message, or for many at once.
 func (c *client) done(at int64, n int, err error) {
 	r := c.r
+	r.told.Add(int64(n))
 	if err != nil {
 		r.fail(n, err)
 		c.window.give(n)
@@ -86,7 +88,7 @@ func (c *client) done(at int64, n int, err error) {
 
 // run publishes what the quota gives it, until sends ends. Calls under way are bounded by calls, which ends later.
 func (c *client) run(sends, calls context.Context, q *quota) {
-	c.sent, c.unsent = 0, 0
+	c.sent, c.unsent, c.before = 0, 0, c.before+c.sent
 	if c.r.spec.Rate > 0 && !c.r.preparing {
 		c.runAtRate(sends, calls, q)
 		return

@@ -67,6 +67,8 @@ type run struct {
 
 	answered atomic.Int64 // acknowledged, in this phase
 	errors   atomic.Int64
+	told     atomic.Int64 // acknowledged or failed, in all phases: a watcher may have a message before its publisher is told
+	handed   int64        // by publishers that are closed
 	first    atomic.Pointer[error]
 	fatal    atomic.Pointer[error] // a subscription ended
 	ends     atomic.Pointer[ends]
@@ -144,15 +146,13 @@ func (r *run) close() {
 
 // closeClients closes the publishers, after which all they were handed has been told of, and counts.
 func (r *run) closeClients() error {
-	var sent int64
 	for _, c := range r.clients {
 		_ = c.publisher.Close() // it has done its work
-		sent += c.sent
+		r.handed += c.before + c.sent
 	}
-	some := len(r.clients) > 0
 	r.clients = nil
-	if told := r.answered.Load() + r.errors.Load(); some && told > sent {
-		return fmt.Errorf("%w: %d handed over, %d told of", errTwice, sent, told)
+	if told := r.told.Load(); told > r.handed {
+		return fmt.Errorf("%w: %d handed over, %d told of", errTwice, r.handed, told)
 	}
 	return nil
 }
