@@ -179,7 +179,10 @@ func (x *reader) take(s values, group []wanted) error {
 		x.buf = make([]byte, 0, max(len(b), 2*4096))
 	}
 	x.records.Reset(b)
-	for left := len(group); left > 0; {
+	if !b.IsCarried() || len(group) == 1 {
+		return x.find(group)
+	}
+	for left := len(group); left > 0; { // what is carried need not rise
 		ok, err := x.records.Next(&x.rec)
 		switch {
 		case err != nil:
@@ -187,20 +190,30 @@ func (x *reader) take(s values, group []wanted) error {
 		case !ok:
 			return errAbsent
 		}
-		i := 0 // carried records need not rise
-		if len(group) > 1 {
-			at, found := slices.BinarySearchFunc(group, x.records.Offset(), func(w wanted, offset uint64) int { return cmp.Compare(w.at.Offset, offset) })
-			if !found {
-				continue
-			}
-			i = at
-		} else if group[0].at.Offset != x.records.Offset() {
+		i, found := slices.BinarySearchFunc(group, x.records.Offset(), func(w wanted, offset uint64) int { return cmp.Compare(w.at.Offset, offset) })
+		if !found {
 			continue
 		}
 		if !x.set(&group[i]) {
 			return errOver
 		}
 		left--
+	}
+	return nil
+}
+
+// find fills the entries of records that rise as those of their batch do.
+func (x *reader) find(group []wanted) error {
+	for i := range group {
+		ok, err := x.records.Find(group[i].at.Offset, &x.rec)
+		switch {
+		case err != nil:
+			return err
+		case !ok:
+			return errAbsent
+		case !x.set(&group[i]):
+			return errOver
+		}
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ package batch_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -243,5 +244,36 @@ func TestWalkOverCarriedRecordsDoesNotAllocatePerRecord(t *testing.T) {
 		}
 	}); n > 2 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// Find comes to each record that there is, and to none that there is not.
+func TestFind(t *testing.T) {
+	records := make([]batch.Record, 20)
+	for i := range records {
+		records[i] = batch.Record{Key: fmt.Appendf(nil, "k%d", i), Value: fmt.Appendf(nil, "v%d", i), Timestamp: 1}
+		if i%3 == 0 {
+			records[i].Headers = []batch.Header{{Key: "h", Value: []byte{byte(i)}}}
+		}
+		if i%5 == 4 {
+			records[i].Value = nil
+		}
+	}
+	for _, compression := range []batch.Compression{batch.None, batch.Zstd} {
+		b := build(t, 0, 0, compression, records...)
+		b.Assign(batch.Assigned{BaseOffset: 100})
+		r := b.Records()
+		var rec batch.Record
+		for _, offset := range []uint64{100, 103, 104, 119} {
+			ok, err := r.Find(offset, &rec)
+			want := records[offset-100]
+			if err != nil || !ok || r.Offset() != offset || !bytes.Equal(rec.Key, want.Key) || !bytes.Equal(rec.Value, want.Value) || len(rec.Headers) != len(want.Headers) {
+				t.Fatalf("at %d: %v, %v, %+v", offset, ok, err, rec)
+			}
+		}
+		r = b.Records()
+		if ok, err := r.Find(120, &rec); ok || err != nil {
+			t.Fatalf("beyond the end: %v, %v", ok, err)
+		}
 	}
 }

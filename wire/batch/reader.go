@@ -45,7 +45,32 @@ func (r *Reader) HeaderSection() []byte { return r.section }
 // Next fills rec with the next record. It returns false at the end.
 func (r *Reader) Next(rec *Record) (bool, error) {
 	var m Meta
-	ok, err := r.metas.Next(&m)
+	ok, err := r.step(&m)
+	if !ok || err != nil {
+		return false, err
+	}
+	return r.read(&m, rec)
+}
+
+// Find fills rec with the next record that has this offset, and passes over those before it without looking into them. It
+// returns false at the end.
+func (r *Reader) Find(offset uint64, rec *Record) (bool, error) {
+	var m Meta
+	for {
+		ok, err := r.step(&m)
+		if !ok || err != nil {
+			return false, err
+		}
+		if r.metas.Offset() == offset {
+			return r.read(&m, rec)
+		}
+		r.body.bytes(m.HeadersSize + m.ValueSize)
+	}
+}
+
+// step reads the next meta.
+func (r *Reader) step(m *Meta) (bool, error) {
+	ok, err := r.metas.Next(m)
 	if err != nil {
 		return false, err
 	}
@@ -54,11 +79,16 @@ func (r *Reader) Next(rec *Record) (bool, error) {
 			return false, err
 		}
 	}
-	c := &r.body
 	if !ok {
-		c.end()
+		r.body.end()
 		return false, r.bodyFault()
 	}
+	return true, nil
+}
+
+// read reads the record of the meta that step read.
+func (r *Reader) read(m *Meta, rec *Record) (bool, error) {
+	c := &r.body
 	*rec = Record{Key: m.Key, Timestamp: m.Timestamp, Delay: m.Delay, TTL: m.TTL}
 	r.section = nil
 	if m.HeadersSize > 0 {
