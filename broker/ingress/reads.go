@@ -24,8 +24,8 @@ const (
 	fewKeys = 16
 	// maxBeside is how many requests of a connection wait, or are being answered, beside its lanes.
 	maxBeside = 256
-	// laneLists and allLists are how many large answers are made at the same time, for a lane and for all: of those of a lane
-	// each is up to 4 MiB that its client has not read.
+	// laneLists and allLists are how many answers that are large, or long in the making, are made at the same time, for a lane
+	// and for all: each may be 4 MiB that its client has not read.
 	laneLists = 2
 	allLists  = 32
 	// smallAnswer is copied into the lane's queue, and leaves with the others there; a larger one is written from where it is.
@@ -144,6 +144,10 @@ func (l *lane) count(ctx context.Context, h wire.Header, body []byte) error {
 		return l.lane.Send(l.frameError(h.Corr, err))
 	}
 	return l.beside(h.Corr, func() {
+		if !l.takeList(ctx) {
+			return
+		}
+		defer l.giveList()
 		answer, err := cache.Count(ctx, s, f)
 		if err != nil {
 			l.sendError(h.Corr, code.From(err))
