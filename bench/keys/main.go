@@ -154,6 +154,10 @@ type Result struct {
 }
 
 func (r *Result) print(w io.Writer) error {
+	reclaimed := "nothing was given back meanwhile"
+	if r.Reclaimed > 0 {
+		reclaimed = fmt.Sprintf("%.2fx at p99, %s given back meanwhile", r.ReclaimRatio, load.Bytes(r.Reclaimed))
+	}
 	line := func(q *load.Quantiles) string {
 		return "p50 " + load.Span(q.P50) + "   p99 " + load.Span(q.P99) + "   max " + load.Span(q.Max)
 	}
@@ -165,13 +169,13 @@ func (r *Result) print(w io.Writer) error {
   overwrites  %s puts/s, in a random order
   puts        at %s/s, from when the schedule had them
     calm      %s
-    reclaim   %s   %.2fx at p99, %s given back meanwhile
+    reclaim   %s   %s
     expiry    %s   %.2fx at p99, %s keys expired meanwhile
 `,
 		r.System, load.Thousands(int64(r.Keys)), r.KeySize, r.ValueSize, r.Shards, load.Thousands(int64(r.FillRate)),
 		r.OpenStopped, r.OpenKilled, r.OpenEmpty, r.IndexBytes,
 		load.Bytes(r.Live), load.Bytes(r.DiskFilled), load.Bytes(r.DiskMost), r.DiskRatio, load.Bytes(r.DiskEnd), load.Thousands(int64(r.Overwrites)),
-		load.Thousands(int64(r.Rate)), line(r.Calm), line(r.Reclaim), r.ReclaimRatio, load.Bytes(r.Reclaimed),
+		load.Thousands(int64(r.Rate)), line(r.Calm), line(r.Reclaim), reclaimed,
 		line(r.Expiry), r.ExpiryRatio, load.Thousands(r.Expired))
 	return err
 }

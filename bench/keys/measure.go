@@ -57,8 +57,8 @@ func (m *measurer) measure(ctx context.Context) (*Result, error) {
 	}{
 		{"starting a node", m.begin},
 		{"putting all keys once", m.fill},
-		{"timing puts while nothing is to be reclaimed", m.calm},
 		{"opening after a stop", m.stopped},
+		{"timing puts while nothing is to be reclaimed", m.calm},
 		{"overwriting", m.overwrite},
 		{"timing puts during reclaim", m.reclaim},
 		{"opening after a kill", m.killed},

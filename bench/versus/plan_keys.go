@@ -156,7 +156,7 @@ func (p planner) manyKeys() row {
 		},
 	}
 	r := table.Row{
-		ID: id, What: "1,000,000 keys of 32 B with values of 128 B, one shard", Rounds: 1,
+		ID: id, What: "1,000,000 keys of 32 B with values of 128 B, one shard", Rounds: 3,
 		Note: "`go run ./bench/keys`. Openings count from the start of the process until a get is answered. Puts are timed at 20,000 a second, from when the schedule had them.",
 	}
 	for i, n := range []struct {
