@@ -34,6 +34,7 @@ type Load struct {
 	Clients, InFlight, Size, Shards      int
 	Subscribers, Connections             int
 	Keys, Watchers                       int
+	Share                                int // connections that all clients share; 0 for one each
 	Watch                                string
 	Rate                                 float64
 	Messages                             int64
@@ -106,6 +107,9 @@ func (b Binaries) Margay(l Load) Job {
 			argv := append([]string{b.path("margay"), "bench", l.Workload}, l.flags()...)
 			argv = append(argv, "--server", "context", "--context", filepath.Join(data(dir), "context.yaml"), "--server-pid", pid(s))
 			argv = append(argv, "--transport", l.Transport, "--json")
+			if l.Share > 0 {
+				argv = append(argv, "--connections", strconv.Itoa(l.Share))
+			}
 			if l.Fsync != "" {
 				argv = append(argv, "--fsync", l.Fsync)
 			}
@@ -135,6 +139,9 @@ func (b Binaries) Peer(name string, l Load) Job {
 			argv = append(argv, "--addr", s.Addr, "--pid", pid(s))
 			if l.Via != "" {
 				argv = append(argv, "--via", l.Via)
+			}
+			if l.Share > 0 {
+				argv = append(argv, "--share", strconv.Itoa(l.Share))
 			}
 			return child.Command{Argv: argv}
 		},

@@ -22,6 +22,7 @@ const viaCalls = "calls"
 type kv struct {
 	*system
 	bucket jetstream.KeyValue
+	share  int // connections of all who make calls; 0 for one each
 }
 
 // chooseKVVia decides how to put or to get.
@@ -37,7 +38,7 @@ func chooseKVVia(via string, spec load.Spec) (string, error) {
 	return "", fmt.Errorf("-via %q: want auto, calls or raw, or, to put, async", via)
 }
 
-func (s *system) openKV(ctx context.Context, history uint8) (_ load.System, err error) {
+func (s *system) openKV(ctx context.Context, history uint8, share int) (_ load.System, err error) {
 	if s.nc, err = s.dial(); err != nil {
 		return nil, err
 	}
@@ -45,7 +46,7 @@ func (s *system) openKV(ctx context.Context, history uint8) (_ load.System, err 
 	if s.js, err = jetstream.New(s.nc); err != nil {
 		return nil, fmt.Errorf("jetstream: %w", err)
 	}
-	k := &kv{system: s}
+	k := &kv{system: s, share: share}
 	conf := jetstream.KeyValueConfig{Bucket: s.place, History: history, Storage: jetstream.FileStorage, Replicas: 1}
 	if k.bucket, err = s.js.CreateOrUpdateKeyValue(ctx, conf); err != nil {
 		return nil, fmt.Errorf("create bucket: %w", err)
@@ -76,7 +77,7 @@ func (k *kv) Close() error {
 func (k *kv) subject(key string) string { return "$KV." + k.place + "." + key }
 
 // Putter publishes to the subjects of the keys in the ways that a stream is published to, or calls Put.
-func (k *kv) Putter(ctx context.Context, _ int, done load.Done) (load.Putter, error) {
+func (k *kv) Putter(ctx context.Context, i int, done load.Done) (load.Putter, error) {
 	switch k.via {
 	case viaAsync:
 		p, err := k.newAsync(done)
@@ -85,7 +86,7 @@ func (k *kv) Putter(ctx context.Context, _ int, done load.Done) (load.Putter, er
 		r, err := k.newRequests(done, stored)
 		return &rawPutter{r, k}, err
 	}
-	return k.caller(ctx, done, func(bucket jetstream.KeyValue, key string, value []byte) error {
+	return k.caller(ctx, i, done, func(bucket jetstream.KeyValue, key string, value []byte) error {
 		_, err := bucket.Put(context.Background(), key, value) // it ends by itself
 		return err
 	})
@@ -110,12 +111,12 @@ func (p *rawPutter) Put(_ context.Context, key string, value []byte, at int64) e
 }
 
 // Getter calls Get, or sends what Get sends and takes the answers as they come: the server answers a connection in order.
-func (k *kv) Getter(ctx context.Context, _ int, done load.Done) (load.Getter, error) {
+func (k *kv) Getter(ctx context.Context, i int, done load.Done) (load.Getter, error) {
 	if k.via == viaRaw {
 		r, err := k.newRequests(done, k.value)
 		return &rawGetter{r, k}, err
 	}
-	return k.caller(ctx, done, func(bucket jetstream.KeyValue, key string, _ []byte) error {
+	return k.caller(ctx, i, done, func(bucket jetstream.KeyValue, key string, _ []byte) error {
 		e, err := bucket.Get(context.Background(), key) // it ends by itself
 		if err == nil && len(e.Value()) != k.spec.Size {
 			err = load.ValueError(key, len(e.Value()), k.spec.Size)
@@ -141,33 +142,35 @@ func (k *kv) value(m *nats.Msg) error {
 	return nil
 }
 
-// caller makes calls over a connection of its own.
+// caller makes calls.
 type caller struct {
-	nc    *nats.Conn
+	nc    *nats.Conn // nil when others share it
 	calls *load.Calls
 }
 
-func (k *kv) caller(ctx context.Context, done load.Done, call func(bucket jetstream.KeyValue, key string, value []byte) error) (*caller, error) {
-	nc, bucket, err := k.another(ctx)
+func (k *kv) caller(ctx context.Context, i int, done load.Done, call func(bucket jetstream.KeyValue, key string, value []byte) error) (*caller, error) {
+	c := &caller{}
+	nc, err := k.dialed(i)
 	if err != nil {
 		return nil, err
 	}
-	calls := load.NewCalls(k.spec.InFlight, done, func(key string, value []byte) error { return call(bucket, key, value) })
-	return &caller{nc, calls}, nil
-}
-
-// another is the bucket over a connection of its own.
-func (k *kv) another(ctx context.Context) (*nats.Conn, jetstream.KeyValue, error) {
-	nc, err := k.dial()
-	if err != nil {
-		return nil, nil, err
+	if k.share == 0 {
+		c.nc = nc
 	}
 	bucket, err := over(ctx, nc, k.place)
 	if err != nil {
-		nc.Close()
-		return nil, nil, err
+		return nil, errors.Join(err, c.Close())
 	}
-	return nc, bucket, nil
+	c.calls = load.NewCalls(k.spec.InFlight, done, func(key string, value []byte) error { return call(bucket, key, value) })
+	return c, nil
+}
+
+// dialed is the connection of client i.
+func (k *kv) dialed(i int) (*nats.Conn, error) {
+	if k.share > 0 {
+		return k.connection(-1 - i%k.share)
+	}
+	return k.dial()
 }
 
 func over(ctx context.Context, nc *nats.Conn, name string) (jetstream.KeyValue, error) {
@@ -191,8 +194,12 @@ func (c *caller) Get(ctx context.Context, key string, at int64) error {
 }
 
 func (c *caller) Close() error {
-	c.nc.Close()
-	c.calls.Close()
+	if c.nc != nil {
+		c.nc.Close()
+	}
+	if c.calls != nil {
+		c.calls.Close()
+	}
 	return nil
 }
 

@@ -42,6 +42,7 @@ func TestOtherWays(t *testing.T) {
 		"-workload sub -consume push -messages 3000",
 		"-workload put -via raw -warmup 0s -messages 3000",
 		"-workload put -via calls -warmup 0s -messages 3000",
+		"-workload get -clients 8 -in-flight 1 -share 3 -warmup 0s -messages 3000",
 		"-workload get -via raw -warmup 0s -messages 3000 -history 1",
 	} {
 		if r := peertest.Drive(t, s, strings.Fields(args)...); r.Messages != 3000 {

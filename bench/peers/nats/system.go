@@ -60,6 +60,7 @@ func drive(fs *flag.FlagSet) func(context.Context, string, load.Spec) (load.Syst
 	place := fs.String("place", "", "stream to use and to keep (default: one for the run, removed after it)")
 	consume := fs.String("consume", consumeOrdered, "how to replay: ordered (the jetstream package's consumer) or push")
 	pull := fs.Int("pull", 2000, "messages that an ordered consumer asks for at a time")
+	share := fs.Int("share", 0, "connections that all who put or get by calls share (default: each has its own)")
 	history := fs.Int("history", 64, "values that a bucket keeps of each key, 1 to 64")
 	return func(ctx context.Context, addr string, spec load.Spec) (load.System, error) {
 		u, err := url.Parse(addr)
@@ -77,7 +78,7 @@ func drive(fs *flag.FlagSet) func(context.Context, string, load.Spec) (load.Syst
 			return nil, fmt.Errorf("-consume %q: want ordered or push", *consume)
 		}
 		if spec.Workload.HasKeys() {
-			return s.keyed(ctx, *via, *history)
+			return s.keyed(ctx, *via, *history, *share)
 		}
 		if s.via, err = chooseVia(*via, spec); err != nil {
 			return nil, err
@@ -90,14 +91,14 @@ func drive(fs *flag.FlagSet) func(context.Context, string, load.Spec) (load.Syst
 }
 
 // keyed opens a bucket.
-func (s *system) keyed(ctx context.Context, via string, history int) (sys load.System, err error) {
+func (s *system) keyed(ctx context.Context, via string, history, share int) (sys load.System, err error) {
 	if history < 1 || history > 64 {
 		return nil, fmt.Errorf("-history %d: want 1 to 64", history)
 	}
 	if s.via, err = chooseKVVia(via, s.spec); err != nil {
 		return nil, err
 	}
-	if sys, err = s.openKV(ctx, uint8(history)); err != nil {
+	if sys, err = s.openKV(ctx, uint8(history), share); err != nil {
 		s.keep = true // nothing was made
 		return nil, errors.Join(err, s.Close())
 	}
