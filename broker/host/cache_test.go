@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"path"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -232,4 +233,35 @@ func TestReclaimInMemory(t *testing.T) {
 	}
 	wantRefusal(t, refused, code.StorageFull)
 	h.want("old0", val)
+}
+
+// A key that was told to be absent stays so when the clock is set back, for whoever reads and for whoever writes.
+func TestExpiryWithAClockThatGoesBack(t *testing.T) {
+	var ahead atomic.Int64
+	l := hosttest.Log(keeps)
+	r := hosttest.Start(t, memfs.New(rand.New(rand.NewPCG(1, 1))), hosttest.NewPlane(l), func(c *host.Config) {
+		c.Wall = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+	h := hold(t, r, l)
+	h.corr++
+	q := hosttest.RequestOf(t, h.a, h.corr, batch.Record{Key: []byte("k"), Value: []byte("v"), Timestamp: 1, TTL: time.Hour})
+	if _, err := ask(t, h.s, h.a, q); err != nil {
+		t.Fatal(err)
+	}
+	e, ok := h.keys().Get([]byte("k"))
+	if v := h.s.View(); !ok || !v.Holds(e, h.s.Now()) {
+		t.Fatal("the key is not there")
+	}
+	ahead.Store(int64(2 * time.Hour))
+	v := h.s.View()
+	if v.Holds(e, h.s.Now()) {
+		t.Fatal("the key is there behind its end")
+	}
+	ahead.Store(0)
+	if v.Holds(e, h.s.Now()) {
+		t.Fatal("the key has come back")
+	}
+	if _, err := h.put("k", "w", func(r *host.Request) { r.Publish.Conditions = []shard.Condition{{}} }); err != nil {
+		t.Fatalf("who was told that it is absent cannot make it: %v", err)
+	}
 }

@@ -66,6 +66,7 @@ type Shard struct {
 	keyBytes int64        // of the core's index, as counted in the host's
 	noRoom   bool         // the core takes no new keys
 	asked    atomic.Int64 // when the core was last told that its keys are read (us)
+	seen     atomic.Int64 // the latest time that was told as the shard's (us)
 	saved    savedKeys
 }
 
@@ -78,7 +79,21 @@ func (s *Shard) Hub() *fanout.Hub { return s.hub }
 func (s *Shard) View() shard.View { return *s.view.Load() }
 
 // Now is the shard's time (us), by which records expire: never below the last append's.
-func (s *Shard) Now() int64 { return max(s.host.now(), s.View().LastAppend) }
+//
+// It does not go back while the shard is open, whatever the clock does: what a reader was told has expired is not there
+// for the next one, nor for what is appended then.
+func (s *Shard) Now() int64 {
+	now := max(s.host.now(), s.View().LastAppend)
+	for {
+		seen := s.seen.Load()
+		if now <= seen {
+			return seen
+		}
+		if s.seen.CompareAndSwap(seen, now) {
+			return now
+		}
+	}
+}
 
 // Memory says whether the log is held in memory only.
 func (s *Shard) Memory() bool { return s.cfg.Memory }
@@ -223,6 +238,7 @@ func (s *Shard) more() bool {
 // step feeds the core what came, and performs what it asks for.
 func (s *Shard) step(reqs []*Request) {
 	now := s.host.now()
+	s.core.NotBefore(s.seen.Load())
 	s.eff.Reset()
 	if len(reqs) > 0 {
 		s.makeRoom(now, sizeOf(reqs))

@@ -131,7 +131,7 @@ func (c *Core) admitCursor(now int64, ev *OpenCursor, eff *Effects) *code.Error 
 			With(code.DetailEarliest, c.start.Offset).With(code.DetailLatest, c.ceiling)
 	}
 	if c.cursors.full() {
-		c.expireCursors(now, max(now, c.lastAppend), eff)
+		c.expireCursors(now, c.at(now), eff)
 	}
 	if c.cursors.full() {
 		return code.New(code.TooMany, "the shard keeps %d cursors, all of them used within %s", c.cursors.max, CursorIdle).
@@ -168,7 +168,7 @@ func (c *Core) commitSome(now int64, list []CursorCommit, eff *Effects) {
 		case err != nil:
 			c.refuseCursor(m.Name, m.To, err, eff)
 			continue
-		case !is.moves(max(now, c.lastAppend), m.Offset):
+		case !is.moves(c.at(now), m.Offset):
 			c.answerBehind(is.sequence, Answer{To: m.To}, eff)
 			continue
 		}

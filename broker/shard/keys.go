@@ -159,7 +159,10 @@ func (k *keys) drop(refusal *code.Error, again int64) {
 }
 
 // at is the shard's now: the append time that a record would get.
-func (c *Core) at(now int64) int64 { return max(now, c.lastAppend) }
+func (c *Core) at(now int64) int64 { return max(now, c.lastAppend, c.notBefore) }
+
+// NotBefore says that somebody was told this as the shard's time (us): it does not go back behind that.
+func (c *Core) NotBefore(t int64) { c.notBefore = max(c.notBefore, t) }
 
 // keysReady says why the newest of each key is not known now, and sees to it that it soon is.
 func (c *Core) keysReady(now int64, eff *Effects) *code.Error {

@@ -115,7 +115,7 @@ func (c *Core) control(now int64, eff *Effects, entries ...batch.Entry) {
 func (c *Core) append(now int64, e entry, eff *Effects) {
 	b := e.batch
 	e.before, e.needed = c.segment, c.needsCheckpoint
-	c.lastAppend = max(now, c.lastAppend)
+	c.lastAppend = c.at(now)
 	b.Assign(batch.Assigned{
 		Sequence: c.length, BaseOffset: c.nextOffset, Generation: c.cfg.Generation,
 		AppendTime: c.lastAppend, Flushed: c.flushed,

@@ -217,6 +217,7 @@ type Core struct {
 	length     uint64 // sequence of the next batch
 	nextOffset uint64
 	lastAppend int64
+	notBefore  int64 // the shard's time does not go back behind this
 	written    uint64
 	flushed    uint64
 	mark       uint64 // exclusive: batches below it are committed

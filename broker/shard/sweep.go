@@ -18,7 +18,7 @@ const sweepKeys = 1000
 // Whether the key has been written since is decided here, among the appends, and what an earlier turn has expired is
 // committed before the next: the index would name it again.
 func (c *Core) sweep(now int64, eff *Effects) {
-	if c.sweepAt() == 0 || c.sweepAt() > now {
+	if at := c.sweepAt(); at == 0 || at > c.at(now) {
 		return
 	}
 	at := c.at(now)

@@ -57,5 +57,5 @@ const entrySize = 128
 func (c *Core) beginControl(now, n int64, eff *Effects) (sequence uint64, at int64) {
 	c.rollFor(now, batch.HeaderSize+n, eff)
 	c.open(now, eff)
-	return c.length, max(now, c.lastAppend)
+	return c.length, c.at(now)
 }
