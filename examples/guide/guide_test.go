@@ -9,10 +9,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"margay.dev/client"
+	"margay.dev/client/admin"
 	"margay.dev/cluster/margaytest"
 	"margay.dev/wire/control"
 )
@@ -266,5 +268,66 @@ func TestPublishing(t *testing.T) {
 			t.Errorf("%s holds %d records, want %d", stream, len(got), want)
 		}
 		s.Close()
+	}
+}
+
+func TestCaches(t *testing.T) {
+	n := margaytest.Start(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	a, err := admin.FromContext(n.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	for _, name := range []string{"sessions", "flags", "locks"} {
+		if _, err := a.EnsureCache(ctx, admin.CacheSpec{Name: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := n.Connect()
+	if err := session(ctx, c); err != nil {
+		t.Fatal(err)
+	}
+	flags := c.Cache("flags")
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if err := change(ctx, flags, "checkout/new", func(old []byte) []byte { return append(old, 'x') }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if e, err := flags.Get(ctx, "checkout/new"); err != nil || string(e.Value) != "xxxxxxxx" {
+		t.Errorf("eight changes came to %q, %v", e.Value, err)
+	}
+	if err := mirrored(ctx, c); err != nil {
+		t.Error(err)
+	}
+	short, end := context.WithTimeout(ctx, time.Second/4)
+	defer end()
+	if now, err := follow(short, flags); err == nil || len(now) > 1 {
+		t.Errorf("followed to %v, %v", now, err)
+	}
+	locks := c.Cache("locks")
+	first, err := elect(ctx, locks, "reports", "ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := make(chan uint64)
+	go func() {
+		defer close(second)
+		token, err := elect(ctx, locks, "reports", "bob")
+		if err != nil {
+			t.Error(err)
+		}
+		second <- token
+	}()
+	if _, err := locks.Delete(ctx, "reports", client.IfVersion(first)); err != nil {
+		t.Error(err)
+	}
+	if token := <-second; token <= first {
+		t.Errorf("the second term has token %d, the first had %d", token, first)
 	}
 }

@@ -37,7 +37,11 @@ func (a *app) cacheWithin(cmd *cobra.Command, cache string, do func(ctx context.
 		return err
 	}
 	defer k.c.Close()
-	ctx, cancel := context.WithTimeout(cmd.Context(), a.global.timeout)
+	timeout := a.global.timeout
+	if cmd.Annotations[effectAnnotation] != "" {
+		timeout += answerGrace // the client's own end of a write says more: whether it is stored, and why it was not
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 	defer cancel()
 	return do(ctx, k)
 }
@@ -65,6 +69,10 @@ func (k *keyed) aboutKey(ctx context.Context, err error, key string) error {
 		return k.absent(1, key)
 	case errors.Is(err, code.Conflict):
 		return k.conflict(err, key)
+	case errors.Is(err, code.TooMany):
+		f := aboutPreset(control.PresetCache, err, k.name)
+		f.Do = "delete keys, or allow more: `margay cache update " + k.name + " --max-keys N`, and storage.key_memory of the node"
+		return f
 	}
 	return k.about(err)
 }
