@@ -29,6 +29,10 @@ type watchLane struct {
 	// waited counts the watches whose readers the lane waits for; eased (capacity 1) says that there are none.
 	waited atomic.Int64
 	eased  chan struct{}
+	// eases counts what those readers take; credit is how long the lane may wait for a minority of them.
+	eases    atomic.Int64
+	credit   time.Duration
+	creditAt time.Time
 
 	mu      sync.Mutex
 	users   int // watches that have joined and not left
