@@ -95,5 +95,32 @@ func clientRules() []mutation {
 
 			caught: by("cluster/bubble", "TestIdleForHours"),
 		},
+		{
+			name: "tell-what-the-snapshot-has",
+			why:  "S10: a change that a page has shown already would come again, and take its reader back in time.",
+			file: "client/internal/fold/queue.go",
+			old:  "		if !seen {\n",
+			new:  "		if true || seen {\n",
+
+			caught: by("client/internal/fold", "TestFoldEqualsTheStore"),
+		},
+		{
+			name: "forget-what-found-no-room",
+			why:  "S10: what comes live while history is on its way, and finds no room, has to be read again.",
+			file: "client/internal/fold/fold.go",
+			old:  "	if s.missed {\n		return w.fallBehind(",
+			new:  "	if false {\n		return w.fallBehind(",
+
+			caught: by("client/internal/fold", "TestWhatFoundNoRoomIsReadAgain"),
+		},
+		{
+			name: "amend-what-may-be-stored",
+			why:  "S7: the shard may hold another batch under that name, and its answer would be taken for one to this.",
+			file: "client/internal/order/answer.go",
+			old:  "		if it.maybe || !fix(it.Value) {\n",
+			new:  "		if !fix(it.Value) {\n",
+
+			caught: by("client/internal/order", "TestAmendedBatchKeepsItsPlace"),
+		},
 	}
 }
