@@ -208,6 +208,8 @@ func (l *life) checkSnapshot(truth []*committed, least uint64) {
 		switch {
 		case e != nil && newest != nil && e.Version < newest.Version:
 			l.report(Snapshot, key, "has %s in its snapshot, and begins behind %s, by %s", e, &newest.Change, newest.by)
+		case e == nil && len(rest) > 0 && rest[0].Kind != Value && rest[0].written < l.marked:
+			// It was gone when the snapshot came to it, and that it went came live as well.
 		case e == nil && before != nil && before.Kind == Value && !l.c.over(&before.Change, 0) && !l.c.mayBeGone(key):
 			kind := Missed
 			if before == newest {
