@@ -265,3 +265,36 @@ func TestExpiryWithAClockThatGoesBack(t *testing.T) {
 		t.Fatalf("who was told that it is absent cannot make it: %v", err)
 	}
 }
+
+// A head that holds more than one turn carries is carried in several, each from where the last one ended, also inside a
+// batch.
+func TestReclaimInSeveralTurns(t *testing.T) {
+	l := hosttest.Log(func(l *control.Log) { l.Keep, l.MaxKeys, l.SegmentBytes = control.KeepNewest, 100_000, 2<<20 })
+	r := hosttest.Start(t, memfs.New(rand.New(rand.NewPCG(1, 1))), hosttest.NewPlane(l))
+	h := hold(t, r, l)
+	put := func(from, n int, val string) {
+		t.Helper()
+		recs := make([]batch.Record, n)
+		for i := range recs {
+			recs[i] = batch.Record{Key: fmt.Appendf(nil, "k%d", from+i), Value: []byte(val), Timestamp: 1}
+		}
+		h.corr++
+		if _, err := ask(t, h.s, h.a, hosttest.RequestOf(t, h.a, h.corr, recs...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	live := strings.Repeat("x", 733)
+	for i := range 3 { // batches of 700 KiB: most of the first segment, and all of it lives
+		put(i*1000, 1000, live)
+	}
+	for i := range 12 {
+		put(3000, 1000, fmt.Sprintf("%0733d", i))
+	}
+	hosttest.Eventually(t, "the head to go", func() bool {
+		put(3000, 100, live)
+		return h.s.View().Start.Offset >= 3000
+	})
+	for i := range 3000 {
+		h.want(fmt.Sprintf("k%d", i), live)
+	}
+}

@@ -90,10 +90,11 @@ func (c *carrying) collect() (*shard.Carry, int64, error) {
 		if err != nil {
 			return nil, 0, err
 		}
-		if done {
-			c.file = c.file[len(b):]
-			c.seq, c.skip = b.Sequence()+1, 0
+		if !done { // the rest of it is for the next turn
+			break
 		}
+		c.file = c.file[len(b):]
+		c.seq, c.skip = b.Sequence()+1, 0
 	}
 	return ev, size, nil
 }
