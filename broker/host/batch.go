@@ -12,9 +12,12 @@ import (
 // readOne is what is read of the log at once for one batch: most are no larger, and a larger one is read again.
 const readOne = 4 << 10
 
-// Batch returns the batch of this sequence, which the caller knows to be committed. It may lie in buf. What the log no longer
+// Batch returns the batch of this sequence, which the caller knows to be committed, and does not change it. It may lie in buf. What the log no longer
 // holds is storage.ErrDropped.
 func (s *Shard) Batch(buf []byte, seq uint64) (batch.Batch, error) {
+	if b := s.host.hot.get(s.opening, seq); b != nil {
+		return b, nil
+	}
 	l := s.log.Load()
 	if l == nil {
 		return nil, storage.ErrDropped
@@ -25,6 +28,9 @@ func (s *Shard) Batch(buf []byte, seq uint64) (batch.Batch, error) {
 	}
 	if err == nil && len(b) == 0 {
 		return nil, storage.ErrDropped // a log in memory was opened anew
+	}
+	if err == nil {
+		s.host.hot.read(s.opening, seq, b)
 	}
 	return b, err
 }

@@ -66,6 +66,8 @@ type Host struct {
 	budget    budget
 	space     *space
 	sessions  Sessions
+	hot       hotBatches
+	openings  atomic.Uint64 // of shards, since the start
 
 	stepped *Stepped        // who takes its steps, when Run does not
 	ended   chan *Shard     // shards whose goroutine has returned

@@ -22,7 +22,7 @@ const (
 // openShard recovers the shard's log, if it has one, and starts its core at the fresh generation.
 func (h *Host) openShard(ref Ref, l *control.Log, generation uint64, cut *uint64, kept storage.Log) (*Shard, error) {
 	s := &Shard{
-		Ref: ref, host: h, cfg: shardConfig(h.cfg.Node, l, generation),
+		Ref: ref, host: h, opening: h.openings.Add(1), cfg: shardConfig(h.cfg.Node, l, generation),
 		wake: make(chan struct{}, 1), stopped: make(chan struct{}), quit: make(chan struct{}),
 		opts: storage.Options{
 			FS: h.cfg.FS, Dir: h.cfg.Dir.ShardDir(ref.Log, ref.Shard), ID: ref.Log, Shard: ref.Shard,

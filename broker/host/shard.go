@@ -29,8 +29,11 @@ const (
 type Shard struct {
 	Ref  Ref
 	host *Host
-	cfg  shard.Config
-	opts storage.Options
+	// opening is this one's number among those of the process: what is known of batches is known of it alone, for another
+	// one may have cut the log.
+	opening uint64
+	cfg     shard.Config
+	opts    storage.Options
 
 	core *shard.Core
 	eff  shard.Effects
