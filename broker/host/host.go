@@ -50,6 +50,7 @@ type Config struct {
 	Reserve      uint64 // bytes of the disk kept for what is not records; default 8 MiB
 	FlushSlots   int    // flushes under way at once; default 16
 	KeyBytes     int64  // memory for the key indexes of all shards; default 1 GiB
+	SaveKeys     int64  // bytes of a log between two snapshots of its keys, at the least; default 64 MiB
 	OpenLogs     int    // logs on disk that may be open at once; 0 for no limit
 	SealedFiles  int    // descriptors for reading sealed segments, over all shards; default 256
 	OnSnapshot   func(control.Snapshot)
@@ -131,6 +132,9 @@ func New(cfg Config) *Host {
 	}
 	if cfg.SealedFiles <= 0 {
 		cfg.SealedFiles = defaultSealedFiles
+	}
+	if cfg.SaveKeys <= 0 {
+		cfg.SaveKeys = defaultSaveKeys
 	}
 	if cfg.KeyBytes <= 0 {
 		cfg.KeyBytes = defaultKeyBytes

@@ -13,11 +13,14 @@ import (
 )
 
 const (
-	// saveEvery is how much of a log is written between two snapshots of its keys, at the least: what an opening reads
+	// defaultSaveKeys is how much of a log is written between two snapshots of its keys, at the least: what an opening reads
 	// behind the newest one.
-	saveEvery = 64 << 20
+	defaultSaveKeys = 64 << 20
 	// saveAtClose is the least that an orderly end saves an opening from reading.
 	saveAtClose = 256 << 10
+	// savedKey is about what a snapshot takes of a key. What the index takes of the memory is another matter, and not the
+	// same in two runs.
+	savedKey = 120
 )
 
 // savedKeys is what is known of the snapshot of a shard's keys.
@@ -49,7 +52,7 @@ func (s *Shard) loadKeys(b *shard.BuildKeys) (from uint64) {
 // saveKeys takes a snapshot when enough was written since the last one, and writes it beside the shard's goroutine.
 func (s *Shard) saveKeys() {
 	v := s.View()
-	if s.saved.saving.Load() || v.Keys == nil || !s.savesKeys() || s.saved.written < max(saveEvery, 2*v.Keys.Bytes()) {
+	if s.saved.saving.Load() || v.Keys == nil || !s.savesKeys() || s.saved.written < max(s.host.cfg.SaveKeys, 2*savedKey*int64(v.Keys.Len())) {
 		return
 	}
 	s.saved.written = 0
@@ -79,7 +82,7 @@ func (s *Shard) save(shot *keyindex.Snapshot, meta keyindex.Meta) {
 // saveKeysAtClose spares the next opening the reading of the log.
 func (s *Shard) saveKeysAtClose() {
 	v := s.View()
-	if v.Keys == nil || !s.savesKeys() || s.failure != nil || s.saved.written < saveAtClose {
+	if v.Keys == nil || !s.savesKeys() || s.failure != nil || s.saved.written < min(saveAtClose, s.host.cfg.SaveKeys) {
 		return
 	}
 	s.save(v.Keys.Snapshot(), s.keysMeta(v))

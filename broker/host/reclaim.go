@@ -39,6 +39,9 @@ func (s *Shard) reclaim(head shard.ReclaimHead) {
 func (c *carrying) next() {
 	ev, size, err := c.collect()
 	switch {
+	case errors.Is(err, errClosing):
+		c.end(err)
+		return
 	case err != nil:
 		c.s.host.log.Error("the head of the log cannot be reclaimed", "log", c.s.Ref.Log, "shard", c.s.Ref.Shard, "sequence", c.seq, "error", err)
 		c.end(err)

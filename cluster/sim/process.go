@@ -16,7 +16,10 @@ import (
 	"margay.dev/wire/code"
 )
 
-const reserve = 32 << 10 // of the disk
+const (
+	reserve  = 32 << 10 // of the disk
+	saveKeys = 6 << 10  // of a log, between two snapshots of its keys
+)
 
 // process is one life of the node. When it has died its step under way goes on to its end, as a ghost that reaches neither
 // the disk nor anybody.
@@ -72,7 +75,7 @@ func (w *world) boot() {
 		return
 	}
 	p.host = host.NewStepped(host.Config{
-		Node: nodeID, FS: p.gate, Dir: dir, ControlPlane: w.catalog, Table: p.table, Wall: w.wall, Clock: w.clock, Reserve: reserve,
+		Node: nodeID, FS: p.gate, Dir: dir, ControlPlane: w.catalog, Table: p.table, Wall: w.wall, Clock: w.clock, Reserve: reserve, SaveKeys: saveKeys,
 		Logger: w.logger(),
 	})
 	w.logf("start %d", w.starts)
