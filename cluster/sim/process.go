@@ -62,6 +62,7 @@ type loop struct {
 func (w *world) boot() {
 	p := &process{w: w, table: router.NewTable(nodeID)}
 	w.starts++
+	w.keepTime()
 	p.gate = &gate{FS: w.disk.faulty, w: w, p: p}
 	w.proc = p
 	dir, err := storage.OpenDir(p.gate, "data", storage.Identity{Node: nodeID, Cluster: "c1", Random: (*source)(w.rng)})

@@ -89,7 +89,7 @@ type ID int
 type Recorder struct {
 	// Skew is how far the clocks of this history may lie beside each other.
 	Skew time.Duration
-	// Steps bounds the search for an order, for each key; 0 stands for two millions. A key that needs more is Unusable:
+	// Steps bounds the search for an order, for each key; 0 stands for two millions. A key that needs more is Undecided:
 	// no clock decides what a check finds.
 	Steps int
 

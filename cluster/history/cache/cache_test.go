@@ -362,7 +362,7 @@ func TestSearchIsBounded(t *testing.T) {
 		s.lost(cache.Attempt{Op: cache.Add, Key: "k", Delta: 1})
 	}
 	s.get("k", "13", 20)
-	s.wants(cache.Unusable)
+	s.wants(cache.Undecided)
 }
 
 // What was read as of an offset is what was there.

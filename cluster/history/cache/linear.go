@@ -331,7 +331,7 @@ func (c *checker) checkKey(key string, attempts []*attempt) {
 	switch {
 	case good:
 	case m.spent():
-		c.report(Unusable, key, "no order of its %d operations was found within the steps of the search", len(ops))
+		c.report(Undecided, key, "no order of its %d operations was found within the steps of the search", len(ops))
 	default:
 		search(func(p porcupine.Model) {
 			_, info := porcupine.CheckOperationsVerbose(p, ops, 0)

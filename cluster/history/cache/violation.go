@@ -37,6 +37,8 @@ const (
 	Snapshot
 	// Folded: what a watcher was told comes to another state than the store had there.
 	Folded
+	// Undecided: the search for an order was given up. It is no broken promise, nor a kept one.
+	Undecided
 	// Unusable: the history itself cannot be judged.
 	Unusable
 )
@@ -57,6 +59,7 @@ var kinds = [...]struct{ name, guarantee string }{
 	Unmarked:    {"unmarked", "S10"},
 	Snapshot:    {"snapshot", "S10"},
 	Folded:      {"folded", "S10"},
+	Undecided:   {"undecided", ""},
 	Unusable:    {"unusable history", ""},
 }
 
@@ -67,7 +70,7 @@ func (k Kind) String() string {
 	return kinds[k].name
 }
 
-// Guarantee returns the id of the broken promise, empty for Unusable.
+// Guarantee returns the id of the broken promise, empty where none is.
 func (k Kind) Guarantee() string {
 	if int(k) >= len(kinds) {
 		return ""
