@@ -322,6 +322,50 @@ func TestDeadlinesOfWhatIsMade(t *testing.T) {
 	wantCode(t, l.lastAnswer().Err, code.NotFound)
 }
 
+// What a counter came to in a batch that is not in the log is forgotten: the offset that it was to have is another record's.
+func TestSumOfWhatWasNotStored(t *testing.T) {
+	for name, lose := range map[string]func(l *log){
+		"refused": func(l *log) {
+			l.step(&shard.Publish{
+				Batch:   build(t, 0, 0, batch.Record{Key: []byte("n"), Value: []byte("5"), Timestamp: 1}, batch.Record{Key: []byte("one too many"), Timestamp: 1, Value: []byte("v")}),
+				Derives: []shard.Derive{{Op: shard.OpAdd}}, To: "refused",
+			})
+			l.flush()
+			wantCode(t, l.lastAnswer().Err, code.TooMany)
+		},
+		"not written": func(l *log) {
+			l.add("n", 5)
+			l.eff.Append = l.eff.Append[:0]
+			l.step(shard.WriteFailed{Err: code.New(code.StorageFull, "full")})
+			l.collect()
+			wantCode(t, l.lastAnswer().Err, code.StorageFull)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := cache(t, func(cfg *shard.Config) { cfg.MaxKeys = 1 })
+			l.set("n", "1")
+			l.flush()
+			lose(l)
+			l.set("n", "100")
+			l.add("n", 1)
+			l.flush()
+			l.wantSum(101)
+		})
+	}
+}
+
+// A counter that is touched keeps its headers, also while what it came to is remembered.
+func TestTouchedCounterKeepsItsHeaders(t *testing.T) {
+	l := cache(t)
+	l.add("n", 1, func(r *batch.Record) { r.Headers = []batch.Header{{Key: "h", Value: []byte("x")}} })
+	l.derive(shard.OpTouch, "n", "", 0, 0, 0, ttl(time.Second))
+	l.flush()
+	e, _ := l.core.View().Keys.Get([]byte("n"))
+	if r, err := shard.FindRecord(l.batches[e.Sequence], e.Offset); err != nil || string(r.Value) != "1" || len(r.Headers) != 1 || r.Headers[0].Key != "h" {
+		t.Fatalf("%q with headers %+v, %v", r.Value, r.Headers, err)
+	}
+}
+
 // Several additions of one batch to one key follow each other.
 func TestAdditionsOfOneBatch(t *testing.T) {
 	l := cache(t)

@@ -135,6 +135,7 @@ func (c *Core) cut(at uint64, err *code.Error, eff *Effects) {
 	c.lasts.cut(at, c.lastAppend+lastRetry.Microseconds())
 	c.dedups.cut(c.nextOffset)
 	c.keys.pending.cut(at)
+	c.sums.cut(c.nextOffset)
 	c.sweepAgain = min(c.sweepAgain, at)
 	c.gens.cut(at)
 	if c.gens.last() != c.cfg.Generation {

@@ -40,24 +40,24 @@ type sum struct {
 }
 
 // derive makes the batch of a publish whose records follow from what the keys hold, in its turn among the appends: between
-// the reading and the append nothing can happen. It answers one that is refused.
-func (c *Core) derive(now int64, p *Publish, eff *Effects) (sums []int64, ok bool) {
+// the reading and the append nothing can happen. It answers one that is refused. What the counters come to is for sums.note
+// once the batch has its place: until then something else may refuse it.
+func (c *Core) derive(now int64, p *Publish, eff *Effects) (tell []int64, counters map[string]sum, ok bool) {
 	if len(p.Derives) == 0 {
-		return nil, true
+		return nil, nil, true
 	}
 	if err := c.keysReady(now, eff); err != nil {
 		eff.Answers = append(eff.Answers, Answer{To: p.To, Err: err})
-		return nil, false
+		return nil, nil, false
 	}
 	d := derivation{core: c, at: c.at(now), own: map[string]batch.Record{}, build: batch.NewBuilder(batch.Limits{})}
 	made, err := d.run(p)
 	if err != nil {
 		c.refuseBehind(p, d.rests, err, eff)
-		return nil, false
+		return nil, nil, false
 	}
 	p.Batch, p.Derived = made, true
-	c.sums.note(d.counters)
-	return d.sums, true
+	return d.sums, d.counters, true
 }
 
 // derivation makes one batch.
@@ -116,7 +116,7 @@ func (d *derivation) record(r *batch.Record, op Op, offset uint64) *code.Error {
 	if r.Key == nil {
 		return code.New(code.BadRequest, "a record without a key follows from nothing")
 	}
-	is, until, found, err := d.current(r.Key)
+	is, until, found, err := d.current(r.Key, op)
 	if err != nil {
 		return err
 	}
@@ -162,8 +162,8 @@ func (d *derivation) add(r *batch.Record, is batch.Record, until int64, found bo
 	return nil
 }
 
-// current is what the key holds, and until when.
-func (d *derivation) current(key []byte) (r batch.Record, until int64, found bool, refusal *code.Error) {
+// current is what the key holds, and until when; for an addition perhaps without its headers.
+func (d *derivation) current(key []byte, op Op) (r batch.Record, until int64, found bool, refusal *code.Error) {
 	if own, ok := d.own[string(key)]; ok {
 		if own.TTL > 0 {
 			until = d.at + own.TTL.Microseconds()
@@ -177,7 +177,7 @@ func (d *derivation) current(key []byte) (r batch.Record, until int64, found boo
 	if !known || n.version(d.core.start, d.at) == 0 {
 		return batch.Record{}, 0, false, nil
 	}
-	if s, ok := d.core.sums.byKey[string(key)]; ok && s.offset == n.Offset {
+	if s, ok := d.core.sums.byKey[string(key)]; ok && op == OpAdd && s.offset == n.Offset {
 		return batch.Record{Value: strconv.AppendInt(nil, s.value, 10)}, n.Until, true, nil
 	}
 	r, err := d.core.read(n)
@@ -239,6 +239,11 @@ func (s *sums) note(made map[string]sum) {
 		s.byKey = map[string]sum{}
 	}
 	maps.Copy(s.byKey, made)
+}
+
+// cut forgets what was to have an offset from at on: another record gets it.
+func (s *sums) cut(at uint64) {
+	maps.DeleteFunc(s.byKey, func(_ string, x sum) bool { return x.offset >= at })
 }
 
 // SumsOf reads the sums that a batch of counters tells, in the order of what was to be added: for who asks again.

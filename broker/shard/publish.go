@@ -34,7 +34,7 @@ func (c *Core) publish(now int64, p *Publish, eff *Effects) {
 	if !c.conditionsHold(now, p, eff) {
 		return
 	}
-	sums, ok := c.derive(now, p, eff)
+	sums, counters, ok := c.derive(now, p, eff)
 	if !ok {
 		return
 	}
@@ -42,6 +42,7 @@ func (c *Core) publish(now int64, p *Publish, eff *Effects) {
 		eff.Answers = append(eff.Answers, Answer{To: p.To, Err: err})
 		return
 	}
+	c.sums.note(counters)
 	c.appendRecords(now, p, sums, eff)
 }
 
