@@ -12,8 +12,8 @@ import (
 // readOne is what is read of the log at once for one batch: most are no larger, and a larger one is read again.
 const readOne = 4 << 10
 
-// Batch returns the batch of this sequence, which the caller knows to be committed, and does not change it. It may lie in buf. What the log no longer
-// holds is storage.ErrDropped.
+// Batch returns the batch of this sequence, which the caller knows to be committed and does not change. It may lie in buf.
+// What the log no longer holds is storage.ErrDropped.
 func (s *Shard) Batch(buf []byte, seq uint64) (batch.Batch, error) {
 	if b := s.host.hot.get(s.opening, seq); b != nil {
 		return b, nil
