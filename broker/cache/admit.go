@@ -41,6 +41,9 @@ func (f *feed) admit(ctx context.Context) error {
 	pos, err := f.register()
 	if err != nil {
 		f.refuseAll(adds, err)
+		for _, r := range ends { // of some of those
+			f.w.refuse(r.corr, noWatch(r.watch.id))
+		}
 		return err
 	}
 	for _, x := range adds {
