@@ -39,7 +39,10 @@ func (e *Entry) Int64() (int64, error) {
 // fill takes what came over the wire. The value is the caller's, also where it aliases the frame.
 func (e *Entry) fill(key string, w *wire.Entry) *Error {
 	*e = Entry{
-		Key: key, Value: w.Value, Version: w.Version(), Generation: w.Generation, AppendTime: time.UnixMicro(w.AppendTime),
+		Key: key, Value: w.Value, Version: w.Version(), Generation: w.Generation,
+	}
+	if w.AppendTime != 0 { // a list of keys only does not say it
+		e.AppendTime = time.UnixMicro(w.AppendTime)
 	}
 	if w.Kind == wire.EntryValue && e.Value == nil {
 		e.Value = []byte{}

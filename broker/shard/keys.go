@@ -302,7 +302,7 @@ func (c *Core) roomForKeys(b batch.Batch) *code.Error {
 		return nil
 	}
 	var m batch.Meta
-	for metas := b.Metas(); ; {
+	for metas, i := b.Metas(), uint64(0); ; i++ {
 		if ok, _ := metas.Next(&m); !ok { // it was walked when it came
 			return nil
 		}
@@ -319,7 +319,7 @@ func (c *Core) roomForKeys(b batch.Batch) *code.Error {
 			return k.noRoom
 		}
 		return code.New(code.TooMany, "the shard has %d keys, as many as the log may have in one (max_keys): delete some, or raise it", k.index.Len()).
-			With(code.DetailLimit, uint64(c.cfg.MaxKeys))
+			With(code.DetailLimit, uint64(c.cfg.MaxKeys)).With(code.DetailIndex, i).WithClass(code.ClassFatal) // it does not pass by waiting
 	}
 }
 
