@@ -307,6 +307,8 @@ func (p *publisher) finish(f *wire.Published) {
 		if p.mode == deduped && p.retryDedup(o, d.Err) {
 			continue
 		}
+		// What an earlier life of a named publisher does not know, a later one that never sent it does not either.
+		o.unknown = o.unknown || d.Err != nil && d.Err.Class == code.ClassUnknown
 		for i, id := range o.ids {
 			p.w.history.End(id, p.answer(o, f, d.Err, i))
 		}
