@@ -3,6 +3,7 @@
 package host_test
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"path"
@@ -41,8 +42,13 @@ func hold(t *testing.T, r *hosttest.Rig, l control.Log) *holder {
 
 func (h *holder) put(key, val string, edit ...func(*host.Request)) (shard.Ack, *code.Error) {
 	h.t.Helper()
+	return h.send(batch.Record{Key: []byte(key), Value: []byte(val), Timestamp: 1}, edit...)
+}
+
+func (h *holder) send(rec batch.Record, edit ...func(*host.Request)) (shard.Ack, *code.Error) {
+	h.t.Helper()
 	h.corr++
-	r := hosttest.RequestOf(h.t, h.a, h.corr, batch.Record{Key: []byte(key), Value: []byte(val), Timestamp: 1})
+	r := hosttest.RequestOf(h.t, h.a, h.corr, rec)
 	for _, f := range edit {
 		f(r)
 	}
@@ -233,6 +239,41 @@ func TestReclaimInMemory(t *testing.T) {
 	}
 	wantRefusal(t, refused, code.StorageFull)
 	h.want("old0", val)
+}
+
+// A log in memory that is full of what lives takes records again once that has ended or is deleted.
+func TestFullMemoryEmptiesItself(t *testing.T) {
+	val := bytes.Repeat([]byte("x"), 1<<20)
+	ways := map[string]func(h *holder, ahead *atomic.Int64){
+		"expiry": func(_ *holder, ahead *atomic.Int64) { ahead.Store(int64(2 * time.Hour)) },
+		"deletion": func(h *holder, _ *atomic.Int64) {
+			for i := range 30 {
+				if _, err := h.send(batch.Record{Key: fmt.Appendf(nil, "k%d", i), Timestamp: 1}); err != nil {
+					t.Fatalf("delete of k%d: %v", i, err)
+				}
+			}
+		},
+	}
+	for name, empty := range ways {
+		t.Run(name, func(t *testing.T) {
+			l := hosttest.Log(func(l *control.Log) {
+				l.Keep, l.MaxKeys, l.Storage, l.Fsync = control.KeepNewest, 1000, control.StorageMemory, control.FsyncAlways
+			})
+			var ahead atomic.Int64
+			r := hosttest.Start(t, memfs.New(rand.New(rand.NewPCG(1, 1))), hosttest.NewPlane(l), func(c *host.Config) {
+				c.Wall = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+			})
+			h := hold(t, r, l)
+			var refused *code.Error
+			for i := 0; i < 100 && refused == nil; i++ {
+				_, refused = h.send(batch.Record{Key: fmt.Appendf(nil, "k%d", i), Value: val, Timestamp: 1, TTL: time.Hour})
+			}
+			wantRefusal(t, refused, code.StorageFull)
+			empty(h, &ahead)
+			hosttest.Eventually(t, "room", func() bool { _, err := h.put("again", string(val)); return err == nil })
+			h.want("again", string(val))
+		})
+	}
 }
 
 // A key that was told to be absent stays so when the clock is set back, for whoever reads and for whoever writes.

@@ -94,6 +94,9 @@ func (s *Shard) checkSpace() {
 		if full {
 			s.spaceAt = s.host.cfg.Clock().Add(spaceInterval)
 		}
+		if full && s.cfg.Memory {
+			s.nextTick = time.Time{} // what has ended since may make room
+		}
 		return
 	}
 	s.full, s.spaceAt = full, s.host.cfg.Clock().Add(spaceInterval)

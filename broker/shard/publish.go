@@ -27,7 +27,7 @@ func (c *Core) publish(now int64, p *Publish, eff *Effects) {
 	if c.seenBefore(now, p, eff) {
 		return
 	}
-	if c.full { // not before: a retry of what is stored is no new record
+	if c.full && !c.makesRoom(p) { // not before: a retry of what is stored is no new record
 		eff.Answers = append(eff.Answers, Answer{To: p.To, Err: code.New(code.StorageFull, "there is no room for records")})
 		return
 	}
@@ -44,6 +44,24 @@ func (c *Core) publish(now int64, p *Publish, eff *Effects) {
 	}
 	c.sums.note(counters)
 	c.appendRecords(now, p, sums, eff)
+}
+
+// makesRoom says whether a publish only deletes keys that are there, in a log in memory: nothing else makes room in one that
+// is full of what lives for ever.
+func (c *Core) makesRoom(p *Publish) bool {
+	if !c.cfg.Memory || !c.cfg.KeepNewest || !c.keys.ready() {
+		return false
+	}
+	var m batch.Meta
+	for metas := p.Batch.Metas(); ; {
+		ok, err := metas.Next(&m)
+		if !ok || err != nil {
+			return err == nil
+		}
+		if n, known := c.keys.newest(m.Key); m.Key == nil || !m.Null || !known || n.gone {
+			return false
+		}
+	}
 }
 
 // admit refuses what must not take an offset.

@@ -43,9 +43,10 @@ func (c *Core) sweep(now int64, eff *Effects) {
 	eff.Expired += len(gone)
 }
 
-// sweepAt is when the next key ends (us); 0 when none does, or its turn has not come.
+// sweepAt is when the next key ends (us); 0 when none does, or its turn has not come. Nothing but this makes room in a full
+// log in memory, and its storage keeps some for it; a full disk may be filled by others, who make room, too.
 func (c *Core) sweepAt() int64 {
-	if !c.cfg.KeepNewest || !c.keys.ready() || c.full || c.lost != nil || c.sweepAgain > c.mark {
+	if !c.cfg.KeepNewest || !c.keys.ready() || c.full && !c.cfg.Memory || c.lost != nil || c.sweepAgain > c.mark {
 		return 0
 	}
 	return c.keys.index.NextDue()
