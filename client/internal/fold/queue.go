@@ -4,19 +4,24 @@ package fold
 
 // push puts a change behind all others if there is room.
 func (w *Watch) push(slot int, c *Change, before uint64) bool {
-	if w.conflate(c) {
-		return true
+	others := w.held // beside what c takes the place of
+	if it := w.waiting(c.Key); it != nil {
+		others -= it.change.cost()
 	}
-	if w.held > 0 && w.held+c.cost() > w.limit {
+	if others > 0 && others+c.cost() > w.limit {
 		return false
 	}
 	w.append(slot, c, before)
 	return true
 }
 
-// append is push whether there is room or not.
+// append is push whether there is room or not. In a conflating watch the change takes the place of an older one of its key,
+// if that waits.
 func (w *Watch) append(slot int, c *Change, before uint64) {
-	if w.conflate(c) {
+	if it := w.waiting(c.Key); it != nil {
+		w.held += c.cost() - it.change.cost()
+		it.change = c
+		it.skipped++
 		return
 	}
 	if w.newest != nil {
@@ -26,17 +31,13 @@ func (w *Watch) append(slot int, c *Change, before uint64) {
 	w.held += c.cost()
 }
 
-// conflate puts a change in the place of an older one of its key, if that waits.
-func (w *Watch) conflate(c *Change) bool {
-	n, ok := w.newest[c.Key]
+// waiting is the item of a key that a newer change of it takes the place of; nil when there is none.
+func (w *Watch) waiting(key string) *item {
+	n, ok := w.newest[key]
 	if !ok {
-		return false
+		return nil
 	}
-	it := &w.queue[w.head+int(n-w.taken)]
-	w.held += c.cost() - it.change.cost()
-	it.change = c
-	it.skipped++
-	return true
+	return &w.queue[w.head+int(n-w.taken)]
 }
 
 // Crowded reports whether the watch is about to fall behind, Eased whether its reader is not far from the end.
