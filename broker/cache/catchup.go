@@ -283,6 +283,7 @@ func (h *history) batch(b batch.Batch) bool {
 		}
 		for ; len(hits) > 0 && hits[0].index == i; hits = hits[1:] {
 			x, e := hits[0].watch, entryOf(b, &rec, i, hits[0].null)
+			e.Headers = h.records.HeaderSection()
 			if len(h.held[x]) == 0 {
 				h.order = append(h.order, x)
 			}
@@ -319,7 +320,6 @@ func entryOf(b batch.Batch, r *batch.Record, index int, null bool) wire.Entry {
 	switch {
 	case null && b.IsExpired():
 		e.Kind = wire.EntryExpired
-		return e
 	case null:
 		e.Kind = wire.EntryDeleted
 	default:
@@ -327,9 +327,6 @@ func entryOf(b batch.Batch, r *batch.Record, index int, null bool) wire.Entry {
 		if r.TTL > 0 {
 			e.Expires = b.AppendTime() + r.TTL.Microseconds()
 		}
-	}
-	if len(r.Headers) > 0 {
-		e.Headers = batch.AppendHeaders(nil, r.Headers)
 	}
 	return e
 }

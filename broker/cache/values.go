@@ -224,14 +224,10 @@ func (x *reader) set(w *wanted) bool {
 	e.Kind, e.Offset, e.Expires = wire.EntryValue, w.at.Offset, w.at.Until
 	e.Generation, e.AppendTime = x.records.Generation(), x.records.AppendTime()
 	e.Value = x.rec.Value
-	if len(x.rec.Headers) > 0 {
-		at := len(x.arena)
-		x.arena = batch.AppendHeaders(x.arena, x.rec.Headers)
-		e.Headers = x.arena[at:len(x.arena):len(x.arena)]
-	}
+	e.Headers = x.records.HeaderSection()
 	if n := e.Size(); w.into == x.first || x.bytes+n <= x.limit {
 		x.bytes += n
-		e.Value = x.keep(e.Value)
+		e.Headers, e.Value = x.keep(e.Headers), x.keep(e.Value)
 		x.entries[w.into] = e
 		return true
 	}
