@@ -65,7 +65,7 @@ func (s *Shard) readKeys(b *shard.BuildKeys, taken *int64) *code.Error {
 			seq = start
 			continue
 		}
-		if errors.Is(err, errQuit) {
+		if errors.Is(err, errClosing) {
 			return code.New(code.Opening, "%w", err)
 		}
 		if err != nil {
@@ -91,13 +91,13 @@ func (s *Shard) readInTurn(l storage.Log, seq, until uint64) ([]byte, error) {
 	select {
 	case s.host.building <- struct{}{}:
 	case <-s.quit:
-		return nil, errQuit
+		return nil, errClosing
 	}
 	defer func() { <-s.host.building }()
 	return l.Read(seq, until, keysChunk)
 }
 
-var errQuit = errors.New("the shard is closing")
+var errClosing = errors.New("the shard is closing")
 
 // countKeys keeps the indexes of all shards within what the node has for them. The one that grows over it goes, or takes
 // no new keys if its log cannot do without.

@@ -16,8 +16,6 @@ const (
 	carryBytes = 256 << 10 // that are carried in one turn: a publish behind it waits for no more than that
 )
 
-var errClosing = errors.New("the shard is closing")
-
 // carrying reads the head of a log beside the shard's goroutine and has the core carry what is live in it: a part at a
 // time, each committed before the next, so that publishes come in between.
 type carrying struct {
