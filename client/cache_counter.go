@@ -47,6 +47,11 @@ func (k *Cache) Persist(ctx context.Context, key string) (version uint64, err er
 func (k *Cache) touch(ctx context.Context, key string, o putOptions) (uint64, error) {
 	o.derive = wire.OpTouch
 	ack, _, err := k.derive(ctx, &Record{Key: []byte(key), options: o.recordOptions}, &o)
+	if e := code.From(err); e != nil && e.Code == code.TooLarge {
+		// Nobody here knows how large the values are. It may not have fitted beside others that are touched just now.
+		o.apart = true
+		ack, _, err = k.derive(ctx, &Record{Key: []byte(key), options: o.recordOptions}, &o)
+	}
 	if err != nil {
 		return 0, err
 	}

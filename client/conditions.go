@@ -20,6 +20,7 @@ type recordOptions struct {
 	sequenced   bool
 	sequence    uint64
 	derive      wire.DeriveOp // of caches
+	apart       bool          // in a batch of its own
 }
 
 type recordOption func(o *recordOptions)

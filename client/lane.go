@@ -123,6 +123,7 @@ func (l *lane) addBatch(recs []Record, pick []int, size int64) (*flight, error) 
 			}
 			return nil, refusal(err)
 		}
+		f.derived(&recs[i], n)
 		f.count++
 		f.keyless = f.keyless || recs[i].free()
 		f.item.Elsewhere = f.item.Elsewhere || recs[i].DedupID != ""

@@ -164,7 +164,7 @@ func (r *Record) free() bool {
 
 // alone says that the record cannot share its batch: whether it is stored is a question of its own.
 func (r *Record) alone() bool {
-	return r.DedupID != "" || r.options.conditional || r.options.sequenced
+	return r.DedupID != "" || r.options.conditional || r.options.sequenced || r.options.apart
 }
 
 // restore makes the id of a record that was received a field again.

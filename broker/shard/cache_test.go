@@ -5,6 +5,7 @@ package shard_test
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -417,4 +418,31 @@ func TestNewKeysAreBounded(t *testing.T) {
 	l.set("k4", "1")
 	l.flush()
 	l.wantValue("k4", "1")
+}
+
+// Values that are touched together and fit no batch are refused as the last of them, which may go in another.
+func TestTouchedValuesThatDoNotFitOneBatch(t *testing.T) {
+	l := cache(t)
+	val := strings.Repeat("x", 3<<20)
+	var touches []batch.Record
+	var derives []shard.Derive
+	for i, key := range []string{"a", "b", "c"} {
+		l.set(key, val)
+		l.flush()
+		touches = append(touches, batch.Record{Key: []byte(key), Timestamp: 1, TTL: time.Hour})
+		derives = append(derives, shard.Derive{Record: i, Op: shard.OpTouch})
+	}
+	touches = append(touches, batch.Record{Key: []byte("d"), Value: []byte("v"), Timestamp: 1})
+	l.step(&shard.Publish{Batch: build(t, 0, 0, touches...), Derives: derives, To: "all"})
+	l.flush()
+	a := l.lastAnswer()
+	wantCode(t, a.Err, code.TooLarge)
+	if i, ok := a.Err.Details.Get(code.DetailIndex); !ok || i != 2 || a.Err.Class != code.ClassFatal {
+		t.Fatalf("refused %v, about record %d, %v", a.Err, i, ok)
+	}
+	l.step(&shard.Publish{Batch: build(t, 0, 0, touches[0], touches[1], touches[3]), Derives: derives[:2], To: "two"})
+	l.flush()
+	if a := l.lastAnswer(); a.Err != nil {
+		t.Fatal(a.Err)
+	}
 }

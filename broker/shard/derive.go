@@ -94,7 +94,7 @@ func (d *derivation) run(p *Publish) (batch.Batch, *code.Error) {
 			d.own[string(r.Key)] = r.Clone()
 		}
 		if err := d.build.Add(r); err != nil {
-			return nil, code.New(code.BadRequest, "record %d cannot be made: %w", i, err)
+			return nil, doesNotFit(p.Derives[:next], i, err)
 		}
 	}
 	if next < len(p.Derives) {
@@ -109,6 +109,22 @@ func (d *derivation) run(p *Publish) (batch.Batch, *code.Error) {
 		return nil, code.New(code.BadRequest, "the batch cannot be made: %w", err)
 	}
 	return made, nil
+}
+
+// doesNotFit refuses what is made of a batch that grew too large at record i. Only values that are touched are larger than
+// what was sent, and so the last of them is named: its client sends it in a batch of its own.
+func doesNotFit(made []Derive, i int, err error) *code.Error {
+	if !errors.Is(err, batch.ErrFull) && !errors.Is(err, batch.ErrTooLarge) {
+		return code.New(code.BadRequest, "record %d cannot be made: %w", i, err).With(code.DetailIndex, uint64(i))
+	}
+	for _, x := range slices.Backward(made) {
+		if x.Op == OpTouch {
+			i = x.Record
+			break
+		}
+	}
+	return code.New(code.TooLarge, "what is touched does not fit beside the others of its batch: %w", err).
+		With(code.DetailLimit, batch.MaxBatch).With(code.DetailIndex, uint64(i))
 }
 
 // record makes one record, which will have this offset.
