@@ -140,6 +140,36 @@ var stories = map[string]struct {
 		s.put("k", "b", 3)
 		s.get("k", "", 0)
 	}, []cache.Kind{cache.Order}},
+	"a delete that has no version to be": {func(s *story) {
+		s.put("k", "a", 1)
+		s.lost(cache.Attempt{Op: cache.Delete, Key: "k"})
+		s.put("other", "b", 2)
+		s.get("k", "", 0)
+		s.put("k", "c", 3)
+	}, []cache.Kind{cache.Order}},
+	"a delete that has a version to be": {func(s *story) {
+		s.put("k", "a", 1)
+		s.lost(cache.Attempt{Op: cache.Delete, Key: "k"})
+		s.put("other", "b", 2)
+		s.get("k", "", 0)
+		s.put("k", "c", 4)
+	}, nil},
+	"a read that came back, under all that was under way": {func(s *story) {
+		s.put("k", "a", 1)
+		var open []cache.ID
+		for range 20 {
+			s.lost(cache.Attempt{Op: cache.Delete, Key: "k"})
+			open = append(open, s.Begin(cache.Attempt{Op: cache.Delete, Key: "k"}))
+		}
+		s.get("k", "", 0)
+		read := s.Begin(cache.Attempt{Op: cache.Get, Key: "k"})
+		for i, id := range open {
+			s.End(id, cache.Answer{Outcome: history.Acked, Version: uint64(20 + i)})
+		}
+		s.put("k", "b", 50)
+		s.End(read, cache.Answer{Outcome: history.Acked, Version: 1, Got: "a"})
+		s.get("k", "b", 50)
+	}, []cache.Kind{cache.Order}},
 	"a put that came late": {func(s *story) {
 		s.put("k", "a", 1)
 		s.lost(put("b", nil))
@@ -358,10 +388,10 @@ func TestUnknownDeadline(t *testing.T) {
 func TestSearchIsBounded(t *testing.T) {
 	s := &story{t: t}
 	s.Steps = 1000
-	for range 12 {
-		s.lost(cache.Attempt{Op: cache.Add, Key: "k", Delta: 1})
+	for i := range int64(12) {
+		s.lost(cache.Attempt{Op: cache.Add, Key: "k", Delta: 1 << i})
 	}
-	s.get("k", "13", 20)
+	s.get("k", "4096", 20)
 	s.wants(cache.Undecided)
 }
 

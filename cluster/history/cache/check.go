@@ -53,7 +53,7 @@ func (c *checker) check() []Violation {
 	c.resolve()
 	c.checkRising()
 	for _, key := range c.keys {
-		c.checkKey(key, c.byKey[key])
+		c.checkKey(key)
 	}
 	c.sortTruth()
 	c.checkExpiries()

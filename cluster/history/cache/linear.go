@@ -10,12 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/anishathalye/porcupine"
-
 	"margay.dev/cluster/history"
 )
-
-const defaultSteps = 2_000_000
 
 // keyState is what a key may be between two operations.
 type keyState struct {
@@ -25,39 +21,38 @@ type keyState struct {
 	version  uint64
 	floating bool
 	ends     bool  // it has a deadline, which lies
-	lo, hi   int64 // from lo up to hi, inclusive
+	lo, hi   int64 // from lo up to hi, inclusive; also of what lapsed
 	rank     int   // of the next record whose version is known
-	// lapsed says that the value is gone since until: a write decides by when it was appended, and one that was under way
-	// by then may find the old value, though a reader who came before it was committed did not.
+	// lapsed says that the value is gone since its deadline: a write decides by when it was appended, and one that was under
+	// way by then may find the old value, though a reader who came before it was committed did not.
 	lapsed bool
 	old    string
-	until  int64
 	// loose says that what happened last may not have happened at all, and that nobody has seen yet that it did. Only
-	// what is seen need be tried: all else is as good as never, and over, behind everything that was answered, it is that.
-	loose, over bool
-	chain       chain
+	// what is seen need be tried: all else is as good as never.
+	loose bool
+	chain chain
 }
 
-// chain is a run of writes that may not have happened, and that nobody has seen yet. One that is over before anybody did
-// is as good as one write, or as none. Sums that leave the deadline alone come last in it, and in one order.
+// chain is a run of writes that may not have happened, and that nobody has seen yet. Sums that leave the deadline alone
+// come last in it, and in one order.
 type chain struct {
-	n     int
-	last  int  // the number of the last sum that leaves the deadline alone, from 1 on; 0 while there is none
-	empty bool // there was no value before
+	last int // the number of the last sum that leaves the deadline alone, from 1 on; 0 while there is none
 }
 
 // model is one key as a thing that does one operation at a time.
 type model struct {
 	known []uint64 // versions, rising
-	skew  int64
-	steps int // left
+	// taken has, besides those, the versions of other keys; free, for each, the first behind it that is not taken.
+	taken, free []uint64
+	skew        int64
+	steps       int // left
 }
 
-// input is an attempt, and its place among those whose version is known. Without an attempt it is the end of all that was
-// answered.
+// input is an attempt, and its place among those whose version is known.
 type input struct {
 	*attempt
 	rank, id int
+	value    string // of a Put; one for all that nobody read
 }
 
 // loose says that it may never have been applied, and that nothing says it was.
@@ -71,20 +66,16 @@ func (m *model) step(s keyState, a input) []keyState {
 	if m.steps--; m.steps < 0 {
 		return nil // whatever is found then counts for nothing
 	}
-	blind := a.attempt == nil || a.If == nil && !a.denied() && (a.Op == Put || a.Op == Delete)
-	switch {
-	case s.loose && blind:
+	if blind := a.If == nil && !a.denied() && (a.Op == Put || a.Op == Delete); s.loose && blind {
 		return nil
-	case a.attempt == nil:
-		s.over = true
-		return []keyState{s}
-	case a.loose() && s.over:
-		return []keyState{s}
 	}
 	after := m.does(s, a)
 	for i := range after {
 		if after[i].loose = a.loose(); !a.loose() {
 			after[i].chain = chain{}
+		}
+		if x := &after[i]; x.floating && !x.there && !x.lapsed { // nobody can ask for the version of what is not there
+			x.version, x.floating = m.next(x.version), false
 		}
 	}
 	return after
@@ -106,13 +97,15 @@ func (m *model) does(s keyState, a input) []keyState {
 
 // gone returns the state in which the key is not there, if it can be, at a time before at.
 func (m *model) gone(s keyState, at int64) []keyState {
-	if s.there && (!s.ends || at != 0 && at+m.skew < s.lo || s.loose && (s.chain.n > 1 || s.chain.empty)) {
+	if s.there && (!s.ends || at != 0 && at+m.skew < s.lo) {
 		return nil
 	}
 	if s.there {
-		s.lapsed, s.old, s.until = true, s.value, s.hi
+		if s.lapsed, s.old = true, s.value; at != 0 {
+			s.hi = min(s.hi, at+m.skew)
+		}
 	}
-	s.there, s.value, s.ends, s.lo, s.hi = false, "", false, 0, 0
+	s.there, s.value, s.ends = false, "", false
 	return []keyState{s}
 }
 
@@ -191,20 +184,22 @@ func (m *model) write(s keyState, a input) []keyState {
 	}
 	var after []keyState
 	for _, s := range before {
-		s.lapsed, s.old, s.until = false, "", 0
+		if s.lapsed {
+			s.lapsed, s.old, s.lo, s.hi = false, "", 0, 0
+		}
 		if a.Op != Add {
-			s.chain = chain{n: 1, empty: !s.there}
+			s.chain = chain{}
 		}
 		switch a.Op {
 		case Delete:
 			s.there, s.value, s.ends, s.lo, s.hi = false, "", false, 0, 0
-			after = append(after, m.at(s, a))
+			after = m.at(after, s, a)
 		case Put:
-			s.value = a.Value
-			after = append(after, m.at(m.lives(s, a), a))
+			s.value = a.value
+			after = m.at(after, m.lives(s, a), a)
 		case Touch:
 			if s, ok := m.present(s, a.NotBefore); ok {
-				after = append(after, m.at(m.lives(s, a), a))
+				after = m.at(after, m.lives(s, a), a)
 			}
 		case Add:
 			after = append(after, m.add(s, a)...)
@@ -216,11 +211,11 @@ func (m *model) write(s keyState, a input) []keyState {
 
 // unlapsed returns the state that a write found which was under way before the value was gone.
 func (m *model) unlapsed(s keyState, a input) (keyState, bool) {
-	if !s.lapsed || a.NotBefore-m.skew >= s.until {
+	if !s.lapsed {
 		return s, false
 	}
-	s.there, s.value, s.ends, s.lo, s.hi = true, s.old, true, s.until, s.until
-	return s, true
+	s.there, s.value, s.ends, s.lapsed, s.old = true, s.old, true, false, ""
+	return m.present(s, a.NotBefore)
 }
 
 // add returns the states after a sum, from what there was and from 0.
@@ -231,12 +226,11 @@ func (m *model) add(s keyState, a input) (after []keyState) {
 			return
 		}
 		s.value = strconv.FormatInt(sum, 10)
-		after = append(after, m.at(m.lives(s, a), a))
+		after = m.at(after, m.lives(s, a), a)
 	}
-	run := chain{n: 1}
+	var run chain
 	if s.loose {
 		run = s.chain
-		run.n++
 	}
 	var rises bool
 	if a.TTL == 0 && a.KeepTTL {
@@ -252,7 +246,7 @@ func (m *model) add(s keyState, a input) (after []keyState) {
 		}
 	}
 	for _, s := range m.gone(s, a.NotAfter) {
-		s.chain = chain{n: 1, empty: true}
+		s.chain, s.lapsed, s.old, s.lo, s.hi = chain{}, false, "", 0, 0
 		try(s, 0)
 	}
 	return after
@@ -277,105 +271,99 @@ func (m *model) lives(s keyState, a input) keyState {
 	return s
 }
 
-// at gives the record its version.
-func (m *model) at(s keyState, a input) keyState {
-	if s.floating = a.version == 0; !s.floating {
-		s.version, s.rank = a.version, s.rank+1
+// at adds the state in which the record has its version, if there is one for it.
+func (m *model) at(after []keyState, s keyState, a input) []keyState {
+	if a.version != 0 {
+		s.version, s.rank, s.floating = a.version, s.rank+1, false
+		return append(after, s)
 	}
-	return s
+	if s.floating {
+		s.version = m.next(s.version)
+	}
+	if s.floating = true; s.rank < len(m.known) && m.next(s.version) > m.known[s.rank] {
+		return after
+	}
+	return append(after, s)
+}
+
+// next returns the first version above one that may be that of a record of which nobody knows it.
+func (m *model) next(version uint64) uint64 {
+	i, ok := slices.BinarySearch(m.taken, version+1)
+	if !ok {
+		return version + 1
+	}
+	return m.free[i]
 }
 
 // checkKey looks for an order in which the attempts of a key can have happened.
-func (c *checker) checkKey(key string, attempts []*attempt) {
-	m := &model{skew: c.skew}
-	for _, a := range attempts {
+func (c *checker) checkKey(key string) {
+	attempts := c.byKey[key]
+	m := c.model(key)
+	if m == nil {
+		return // a clash, and reported
+	}
+	good, why := m.order(m.inputs(attempts))
+	switch {
+	case good:
+	case m.spent():
+		c.report(Undecided, key, "no order of its %d attempts was found within the steps of the search", len(attempts))
+	default:
+		c.report(Order, key, "%s", why)
+	}
+}
+
+// model gathers what is known of the versions of a key; nil if two attempts have the same.
+func (c *checker) model(key string) *model {
+	m := &model{skew: c.skew, steps: cmp.Or(c.steps, defaultSteps)}
+	shards := map[uint32]bool{}
+	for _, a := range c.byKey[key] {
 		if a.version != 0 && a.writes() {
 			m.known = append(m.known, a.version)
+		}
+		if a.binding() {
+			shards[a.Shard] = true
 		}
 	}
 	slices.Sort(m.known)
 	if len(slices.Compact(slices.Clone(m.known))) < len(m.known) {
-		return // a clash, and reported
+		return nil
 	}
-	var ops []porcupine.Operation
-	for i, a := range attempts {
-		if a.denied() && (a.Have == nil || a.If != nil && *a.If == *a.Have) || !a.writes() && (a.Outcome != history.Acked || a.Stale) {
-			continue // nothing of it is there, nor was anything learned
+	m.taken = slices.Clone(m.known)
+	for at, x := range c.truth {
+		if shards[at.shard] && len(shards) == 1 && (x.Key != key || x.Kind == Expired) {
+			m.taken = append(m.taken, at.version)
 		}
-		rank, _ := slices.BinarySearch(m.known, a.version)
-		end := a.ended
-		if a.ended == 0 || a.Outcome == history.Unknown {
-			end = math.MaxInt // it may be applied at any later time, or never, which is the same as last
+	}
+	slices.Sort(m.taken)
+	m.taken = slices.Compact(m.taken)
+	m.free = make([]uint64, len(m.taken))
+	for i := len(m.taken) - 1; i >= 0; i-- {
+		if m.free[i] = m.taken[i] + 1; i+1 < len(m.taken) && m.taken[i+1] == m.free[i] {
+			m.free[i] = m.free[i+1]
 		}
-		ops = append(ops, porcupine.Operation{
-			ClientId: i, Input: input{a, rank, i + 1}, Call: int64(a.began), Return: int64(end),
-		})
 	}
-	ops = append(ops, porcupine.Operation{Input: input{}, Call: int64(c.moments) + 1, Return: int64(c.moments) + 2})
-	nm := porcupine.NondeterministicModel{
-		Init: func() []any { return []any{keyState{}} },
-		Step: func(s, in, _ any) []any {
-			var out []any
-			for _, after := range m.step(s.(keyState), in.(input)) {
-				out = append(out, after)
-			}
-			return out
-		},
-	}
-	search := func(run func(porcupine.Model)) {
-		m.steps = cmp.Or(c.steps, defaultSteps)
-		run(nm.ToModel())
-	}
-	good := false
-	search(func(p porcupine.Model) { good = porcupine.CheckOperations(p, ops) })
-	switch {
-	case good:
-	case m.spent():
-		c.report(Undecided, key, "no order of its %d operations was found within the steps of the search", len(ops))
-	default:
-		search(func(p porcupine.Model) {
-			_, info := porcupine.CheckOperationsVerbose(p, ops, 0)
-			c.report(Order, key, "%s", m.explain(ops, info))
-		})
-	}
+	return m
 }
 
-// explain shows how far the longest order goes, and what does not fit behind it.
-func (m *model) explain(ops []porcupine.Operation, info porcupine.LinearizationInfo) string {
-	var longest []porcupine.Operation
-	for _, key := range info.PartialLinearizationsOperations() {
-		for _, partial := range key {
-			if len(partial) > len(longest) {
-				longest = partial
-			}
-		}
+// inputs are the attempts of which something may be there, or was learned.
+func (m *model) inputs(attempts []*attempt) (ops []input) {
+	read, sums := map[string]bool{}, false
+	for _, a := range attempts {
+		read[a.Got] = true
+		sums = sums || a.Op == Add
 	}
-	done := map[*attempt]bool{}
-	var b strings.Builder
-	b.WriteString("behind")
-	for i, op := range longest {
-		a := op.Input.(input)
-		if done[a.attempt] = true; a.attempt == nil {
+	for i, a := range attempts {
+		if a.denied() && (a.Have == nil || a.If != nil && *a.If == *a.Have) || !a.writes() && (a.Outcome != history.Acked || a.Stale) {
 			continue
 		}
-		if i >= len(longest)-5 {
-			fmt.Fprintf(&b, " [%s]", a)
+		rank, _ := slices.BinarySearch(m.known, a.version)
+		op := input{a, rank, i + 1, a.Value}
+		if op.loose() && !sums && !read[a.Value] {
+			op.value = "\x00 nobody read this" // whichever it is
 		}
+		ops = append(ops, op)
 	}
-	b.WriteString(" nothing can follow of")
-	end, shown := int64(math.MaxInt64), 0
-	for _, op := range ops {
-		if !done[op.Input.(input).attempt] {
-			end = min(end, op.Return)
-		}
-	}
-	for _, op := range ops {
-		if a := op.Input.(input); a.attempt != nil && !done[a.attempt] && op.Call <= end && shown < 10 {
-			fmt.Fprintf(&b, " [%s]", a)
-			shown++
-		}
-	}
-	return b.String()
+	return ops
 }
 
 // String is an attempt for whoever looks for what went wrong.

@@ -26,6 +26,10 @@ type shop struct {
 	done    bool // it did it
 	watcher *cache.Watcher
 	count   int
+	width   int        // so many are under way at most
+	losing  int        // one in so many turns of an attempt its client gives up
+	only    []cache.Op // then there is one key, and this is what is asked of it
+	steps   int
 }
 
 type cell struct {
@@ -75,6 +79,21 @@ func (s *shop) begin() {
 			a.If = &v
 		}
 	default:
+	}
+	if s.only != nil {
+		a.Op, a.Key = s.only[s.rng.IntN(len(s.only))], "k"
+		a.Value, a.Delta, a.KeepTTL, a.If = "", 0, false, nil
+		switch a.Op {
+		case cache.Put:
+			a.Value = fmt.Sprintf("v%d", s.count)
+		case cache.Add:
+			a.Delta, a.KeepTTL = int64(s.rng.IntN(6))-2, s.rng.IntN(2) == 0
+		default:
+		}
+		if (a.Op == cache.Put || a.Op == cache.Delete) && s.rng.IntN(3) == 0 {
+			v := s.at(a.Key).version
+			a.If = &v
+		}
 	}
 	if a.Op != cache.Delete && a.Op != cache.Get && s.rng.IntN(3) == 0 {
 		a.TTL, a.KeepTTL = time.Duration(1+s.rng.IntN(40))*time.Microsecond, false
@@ -179,7 +198,7 @@ func (s *shop) store(o *order) {
 
 func (s *shop) step() {
 	s.now += int64(s.rng.IntN(3))
-	if len(s.open) < 8 && s.rng.IntN(3) == 0 {
+	if len(s.open) < s.width && s.rng.IntN(3) == 0 {
 		s.begin()
 		return
 	}
@@ -189,7 +208,7 @@ func (s *shop) step() {
 	i := s.rng.IntN(len(s.open))
 	o := s.open[i]
 	switch {
-	case !o.given && s.rng.IntN(25) == 0: // whatever becomes of it
+	case !o.given && s.rng.IntN(s.losing) == 0: // whatever becomes of it
 		o.given = true
 		s.End(o.id, cache.Answer{NotAfter: s.now})
 		return
@@ -203,18 +222,28 @@ func (s *shop) step() {
 	s.open = append(s.open[:i], s.open[i+1:]...)
 }
 
-func run(seed uint64, wrong string) (*shop, []cache.Violation) {
+func newShop(seed uint64, wrong string) *shop {
 	s := &shop{
 		rng: rand.New(rand.NewPCG(seed, 1)), now: 1000, wrong: wrong, values: map[string]cell{}, before: map[string]cell{},
+		width: 8, losing: 25, steps: 800,
 	}
 	s.watcher = s.Watch("w", func(string) bool { return true })
+	return s
+}
+
+func (s *shop) run() []cache.Violation {
 	s.watcher.Begin(0, false, new(uint64))
 	s.watcher.Ready(0)
-	for range 800 {
+	for range s.steps {
 		s.step()
 	}
 	s.watcher.Upto(0, s.version)
-	return s, s.Check()
+	return s.Check()
+}
+
+func run(seed uint64, wrong string) (*shop, []cache.Violation) {
+	s := newShop(seed, wrong)
+	return s, s.run()
 }
 
 func TestRandomHistoriesAreGood(t *testing.T) {
