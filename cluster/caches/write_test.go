@@ -14,6 +14,8 @@ import (
 	"margay.dev/client"
 	"margay.dev/cluster/history/cache"
 	"margay.dev/cluster/margaytest"
+	"margay.dev/wire/batch"
+	"margay.dev/wire/control"
 )
 
 // CA-06: what is absent can be created, whether it was deleted, has expired, or never was, also over a restart and after
@@ -221,5 +223,62 @@ func TestEmptyValues(t *testing.T) {
 			t.Errorf("%s is deleted, and there: %v", key, err)
 		}
 		w.has("the deletion of "+key, isDelete(key))
+	}
+}
+
+// The largest value that can be put comes back on every path: alone, with others, in a list, as history, live.
+func TestTheLargestValues(t *testing.T) {
+	n := margaytest.Start(t)
+	create(t, n, control.CacheSpec{Name: "c"})
+	k := n.Connect().Cache("c")
+	ctx := within(t)
+	live, err := k.Watch(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer live.Close()
+	value := bytes.Repeat([]byte("v"), batch.MaxRecord-1024)
+	for _, key := range []string{"a", "b"} {
+		if _, err := k.Put(ctx, key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	same := func(what string, e client.Entry) {
+		t.Helper()
+		if !bytes.Equal(e.Value, value) {
+			t.Errorf("%s: %s has %d bytes of %d", what, e.Key, len(e.Value), len(value))
+		}
+	}
+	e, err := k.Get(ctx, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	same("get", e)
+	many, err := k.GetMany(ctx, "a", "none", "b")
+	if err != nil || len(many) != 2 {
+		t.Fatalf("%d entries, %v", len(many), err)
+	}
+	same("get many", many["b"])
+	for e, err := range k.List(ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		same("list", e)
+	}
+	history, err := k.Watch(ctx, client.FromVersion(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer history.Close()
+	for what, w := range map[string]*client.Watch{"live": live, "history": history} {
+		for _, want := range []string{"a", "b"} {
+			for ch, err := range w.Changes(ctx) {
+				if err != nil || ch.Entry.Key != want {
+					t.Fatalf("%s: %q, %v; want %s", what, ch.Entry.Key, err, want)
+				}
+				same(what, ch.Entry)
+				break
+			}
+		}
 	}
 }

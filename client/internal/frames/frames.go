@@ -6,6 +6,7 @@ package frames
 
 import (
 	"margay.dev/wire"
+	"margay.dev/wire/batch"
 	"margay.dev/wire/code"
 	"margay.dev/wire/session"
 )
@@ -27,8 +28,9 @@ func Read(lane *session.Lane, buf []byte) (wire.Header, []byte, error) {
 	return h, buf, err
 }
 
-// MaxEntries bounds the body of a frame with entries of a cache: brokers end one below that, or behind one large value.
-const MaxEntries = 6 << 20
+// MaxEntries bounds the body of a frame with entries of a cache: brokers end one below 4 MiB, or behind one value, which may
+// be as large as a batch. The rest is for the keys before it that have none, and what stands around it.
+const MaxEntries = batch.MaxBatch + 1<<20
 
 // limitOf is MaxSmall for all but lists, which may be long.
 func limitOf(t wire.Type) uint32 {
