@@ -164,7 +164,7 @@ func (a *app) incrCommand() *cobra.Command {
 		Long: `Add DELTA, 1 without it, to the number at KEY; a key that is not there counts from 0. The sum is made in the order of the
 cache's writes, so no increment is lost among many, and one that is sent again because its answer was lost counts once.
 
-A negative DELTA stands behind --. The number's life is that of its newest write, as for 'margay put'.`,
+A negative DELTA stands behind --. Without --ttl and a TTL of the cache the number keeps its end.`,
 		Example: `  margay incr limits calls/user-1 --ttl 1m
   margay incr stock lamps -- -2`,
 		Args:              cobra.RangeArgs(2, 3),
@@ -187,7 +187,7 @@ A negative DELTA stands behind --. The number's life is that of its newest write
 			})
 		},
 	}
-	cmd.Flags().Var(&ttl, "ttl", "how long the number lives from now on; for good when 0s")
+	cmd.Flags().Var(&ttl, "ttl", "how long the number lives from now on; 0s does not change its end")
 	cmd.SetFlagErrorFunc(dashed("a negative number", "margay incr CACHE KEY -- -2"))
 	return cmd
 }
