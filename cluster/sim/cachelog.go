@@ -39,10 +39,6 @@ func (l *ledger) judge() {
 		l.cache.Times(cache.ID(id), l.w.wallAtLeast(s), l.w.wallAtMost(s))
 	}
 	for _, v := range l.cache.Check() {
-		if v.Kind == cache.Undecided { // a few keys in a thousand seeds, of which much is not known
-			l.w.logf("%s: %s", l.plan.Name, v)
-			continue
-		}
 		l.w.violate("%s", v)
 	}
 }
