@@ -31,7 +31,10 @@ type Derive struct {
 }
 
 // maxSums bounds what is remembered of counters, so that who adds again need not read the log.
-const maxSums = 4096
+const (
+	maxSums   = 4096
+	maxSumKey = 256 // bytes of the longest key that is remembered
+)
 
 // sum is what a counter stands at, and the offset of the record that says so.
 type sum struct {
@@ -251,10 +254,14 @@ func (s *sums) note(made map[string]sum) {
 	if len(made) == 0 {
 		return
 	}
-	if s.byKey == nil || len(s.byKey)+len(made) > maxSums {
+	if s.byKey == nil || len(s.byKey) >= maxSums {
 		s.byKey = map[string]sum{}
 	}
-	maps.Copy(s.byKey, made)
+	for key, x := range made {
+		if len(key) <= maxSumKey && len(s.byKey) < maxSums { // of another one the older sum has the wrong offset, and is not used
+			s.byKey[key] = x
+		}
+	}
 }
 
 // cut forgets what was to have an offset from at on: another record gets it.
