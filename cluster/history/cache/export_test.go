@@ -4,11 +4,8 @@ package cache
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
-
-	"github.com/anishathalye/porcupine"
 
 	"margay.dev/cluster/history"
 )
@@ -36,7 +33,7 @@ func (r *Recorder) Compare(v *Verdicts, steps int) error {
 		good, _ := m.order(m.inputs(attempts))
 		spent := m.spent()
 		m.steps = steps
-		reference := m.reference(attempts)
+		reference := m.porcupine(attempts)
 		switch {
 		case m.spent():
 			v.Unjudged++
@@ -53,45 +50,6 @@ func (r *Recorder) Compare(v *Verdicts, steps int) error {
 		}
 	}
 	return nil
-}
-
-// over is a state, and whether all that was answered lies behind it: then what may never have happened did not.
-type over struct {
-	keyState
-
-	over bool
-}
-
-func (m *model) reference(attempts []*attempt) bool {
-	last := 0
-	var ops []porcupine.Operation
-	for _, a := range m.inputs(attempts) {
-		a.value = a.Value
-		end := a.ended
-		if a.ended == 0 || a.Outcome == history.Unknown {
-			end = math.MaxInt
-		}
-		last = max(last, a.began, a.ended)
-		ops = append(ops, porcupine.Operation{ClientId: a.id, Input: a, Call: int64(a.began), Return: int64(end)})
-	}
-	ops = append(ops, porcupine.Operation{Input: input{}, Call: int64(last) + 1, Return: int64(last) + 2})
-	return porcupine.CheckOperations((&porcupine.NondeterministicModel{
-		Init: func() []any { return []any{over{}} },
-		Step: func(s, in, _ any) []any {
-			was, a := s.(over), in.(input)
-			switch {
-			case a.attempt == nil:
-				return []any{over{was.keyState, true}}
-			case was.over && a.loose():
-				return []any{was}
-			}
-			var out []any
-			for _, after := range m.step(was.keyState, a) {
-				out = append(out, over{after, was.over})
-			}
-			return out
-		},
-	}).ToModel(), ops)
 }
 
 // Spoil changes one thing in what was answered, or when.

@@ -305,6 +305,10 @@ func (c *checker) checkKey(key string) {
 	good, why := m.order(m.inputs(attempts))
 	switch {
 	case good:
+		// Two judges, of which neither knows the other: what ours finds good, porcupine must not find bad.
+		if m.steps = porcupineSteps; !m.porcupine(attempts) && !m.spent() {
+			c.report(Order, key, "porcupine finds no order of its %d attempts, and our own search does", len(attempts))
+		}
 	case m.spent():
 		c.report(Undecided, key, "no order of its %d attempts was found within the steps of the search", len(attempts))
 	default:
