@@ -200,7 +200,7 @@ func TestExpiryIsDecidedAmongTheAppends(t *testing.T) {
 // CA-14: however many keys end at one moment, one turn expires no more than some, and goes on in the next.
 func TestManyKeysExpire(t *testing.T) {
 	l := cache(t)
-	const n = 2500
+	const n = 350
 	for i := range n {
 		l.set(fmt.Sprintf("k%d", i), "1", ttl(time.Second))
 	}

@@ -9,7 +9,7 @@ import (
 
 // sweepKeys bounds what one turn expires: a publish behind it waits for no more than that, however many keys end at one
 // moment.
-const sweepKeys = 1000
+const sweepKeys = 100
 
 // sweep appends tombstones for keys whose time has ended, in a log that keeps the newest of each key: whoever watches
 // learns of each end exactly once, also when it came while nobody led the shard. To readers the keys are absent since

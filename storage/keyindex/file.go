@@ -128,13 +128,21 @@ func removeIfThere(fsys vfs.FS, name string) error {
 	return nil
 }
 
+// syncEvery is how much of a file is written between two flushes: one flush of all of it at the end would hold up those of
+// the log, on the same disk, for as long as it takes.
+const syncEvery = 1 << 20
+
 type fileWriter struct {
-	f  vfs.File
-	at int64
+	f      vfs.File
+	at     int64
+	synced int64
 }
 
 func (w *fileWriter) Write(p []byte) (int, error) {
 	n, err := w.f.WriteAt(p, w.at)
 	w.at += int64(n)
+	if err == nil && w.at-w.synced >= syncEvery {
+		w.synced, err = w.at, w.f.Sync()
+	}
 	return n, err
 }
