@@ -339,3 +339,43 @@ func TestReclaimInSeveralTurns(t *testing.T) {
 		h.want(fmt.Sprintf("k%d", i), live)
 	}
 }
+
+// Records so small that they take more where they are carried to than where they were do not look as if nothing was given
+// up: the heads of their log go one after the other, without a pause (the clock stands still).
+func TestReclaimOfSmallRecords(t *testing.T) {
+	at := time.Now()
+	l := hosttest.Log(keeps)
+	l.MaxKeys = 100_000
+	r := hosttest.Start(t, memfs.New(rand.New(rand.NewPCG(1, 1))), hosttest.NewPlane(l), func(c *host.Config) {
+		c.Wall = func() time.Time { return at }
+	})
+	h := hold(t, r, l)
+	put := func(from, by int, value []byte) {
+		t.Helper()
+		recs := make([]batch.Record, 0, 100)
+		for i := range 100 {
+			recs = append(recs, batch.Record{Key: fmt.Appendf(nil, "k%d", from+i*by), Value: value, Timestamp: 1})
+		}
+		h.corr++
+		if _, err := ask(t, h.s, h.a, hosttest.RequestOf(t, h.a, h.corr, recs...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const keys = 10_000
+	for from := 0; from < keys; from += 100 {
+		put(from, 1, []byte("x"))
+	}
+	for from := 0; from < keys; from += 200 { // every second one goes
+		put(from, 2, nil)
+	}
+	hosttest.Eventually(t, "the heads to go", func() bool {
+		for range 10 {
+			put(1_000_000, 1, []byte("x"))
+		}
+		return h.s.View().Start.Offset >= keys
+	})
+	if n := h.keys().Len(); n != keys/2+100 {
+		t.Fatalf("%d keys, want %d", n, keys/2+100)
+	}
+	h.want("k9999", "x")
+}

@@ -35,7 +35,7 @@ func (s *Shard) reclaim(head shard.ReclaimHead) {
 
 // next hands over the next live records, or the end.
 func (c *carrying) next() {
-	ev, size, err := c.collect()
+	ev, err := c.collect()
 	switch {
 	case errors.Is(err, errClosing):
 		c.end(err)
@@ -48,12 +48,13 @@ func (c *carrying) next() {
 		c.end(nil)
 		return
 	}
+	share := c.share(ev)
 	to := Func(func(a shard.Answer) {
 		if a.Err != nil {
 			c.later(func() { c.end(a.Err) })
 			return
 		}
-		c.carried += size
+		c.carried += share
 		c.s.host.metrics.carried.Add(float64(a.Ack.Count))
 		c.later(c.next)
 	})
@@ -75,13 +76,13 @@ func (c *carrying) end(err error) {
 }
 
 // collect gathers live records up to carryBytes, none when the head is done.
-func (c *carrying) collect() (*shard.Carry, int64, error) {
+func (c *carrying) collect() (*shard.Carry, error) {
 	ev := &shard.Carry{}
 	var size int64
 	for size < carryBytes && c.seq < c.head.To.Sequence {
 		if len(c.file) == 0 {
 			if err := c.read(); err != nil {
-				return nil, 0, err
+				return nil, err
 			}
 			continue
 		}
@@ -89,7 +90,7 @@ func (c *carrying) collect() (*shard.Carry, int64, error) {
 		b = b[:b.Size()]
 		done, err := c.pick(b, ev, &size)
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		if !done { // the rest of it is for the next turn
 			break
@@ -97,7 +98,21 @@ func (c *carrying) collect() (*shard.Carry, int64, error) {
 		c.file = c.file[len(b):]
 		c.seq, c.skip = b.Sequence()+1, 0
 	}
-	return ev, size, nil
+	return ev, nil
+}
+
+// share is what records take of the head: not what they take where they are carried to, which is more when they are small.
+func (c *carrying) share(ev *shard.Carry) (n int64) {
+	keys := c.s.View().Keys
+	if keys == nil {
+		return 0
+	}
+	for i := range ev.Records {
+		if e, ok := keys.Get(ev.Records[i].Key); ok && e.Sequence == ev.Sequence[i] {
+			n += int64(e.Size)
+		}
+	}
+	return n
 }
 
 func (c *carrying) read() error {
