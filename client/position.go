@@ -63,7 +63,7 @@ func parsePosition(token string) (*position, error) {
 		return fail("not a token of this version")
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(rest)
-	if err != nil || len(b) < len(batch.LogID{})+1+4 {
+	if err != nil || len(b) < len(batch.LogID{})+1+4 || strings.ContainsAny(rest, "\r\n") { // the decoder passes over line breaks
 		return fail("damaged")
 	}
 	body, sum := b[:len(b)-4], binary.LittleEndian.Uint32(b[len(b)-4:])
