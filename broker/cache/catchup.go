@@ -200,6 +200,9 @@ func (h *history) turn(_ context.Context, f *feed) (n int, done bool, err error)
 		h.drop(f, f.shard.View().OutOfRange(h.next))
 		return 0, true, nil
 	}
+	if err == nil && len(chunk) == 0 {
+		err = storage.ErrDropped // a log in memory was opened anew
+	}
 	if err != nil {
 		h.drop(f, host.ReadError(err))
 		return 0, true, nil

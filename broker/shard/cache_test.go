@@ -446,3 +446,24 @@ func TestTouchedValuesThatDoNotFitOneBatch(t *testing.T) {
 		t.Fatal(a.Err)
 	}
 }
+
+// A refusal for want of room that rests on keys which are pending waits for them, and is lost with them.
+func TestRefusalForWantOfRoomRestsOnWhatIsPending(t *testing.T) {
+	l := cache(t, func(c *shard.Config) { c.MaxKeys = 1 })
+	l.set("a", "1")
+	l.set("b", "1")
+	l.collectAnswers()
+	if len(l.answers) > 0 {
+		t.Fatalf("answered from what is pending: %+v", l.answers)
+	}
+	l.eff.Append = l.eff.Append[:0]
+	l.step(shard.WriteFailed{Err: code.New(code.StorageFull, "full")})
+	l.collect()
+	wantCode(t, l.lastAnswer().Err, code.StorageFull)
+	l.set("b", "1")
+	l.flush()
+	l.wantValue("b", "1")
+	l.set("c", "1")
+	l.flush()
+	wantCode(t, l.lastAnswer().Err, code.TooMany)
+}

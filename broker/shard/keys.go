@@ -291,8 +291,13 @@ func (c *Core) keyRoom(now int64, ev KeyRoom) {
 // overwrites or deletes goes on.
 func (c *Core) roomForKeys(b batch.Batch) *code.Error {
 	k := &c.keys
-	if !c.cfg.KeepNewest || !k.ready() {
+	switch {
+	case !c.cfg.KeepNewest:
 		return nil
+	case !k.ready() && len(k.since)+k.pending.len() < c.cfg.MaxKeys:
+		return nil
+	case !k.ready():
+		return code.New(code.Opening, "the shard reads its log to learn its keys, and has noted %d meanwhile", len(k.since)).Retry(keysSoon)
 	}
 	room := c.cfg.MaxKeys - k.index.Len() - k.pending.len()
 	if k.noRoom != nil {

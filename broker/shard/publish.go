@@ -39,7 +39,11 @@ func (c *Core) publish(now int64, p *Publish, eff *Effects) {
 		return
 	}
 	if err := c.roomForKeys(p.Batch); err != nil {
-		eff.Answers = append(eff.Answers, Answer{To: p.To, Err: err})
+		rests := c.ceiling
+		if err.Class == code.ClassFatal && c.keys.pending.len() > 0 {
+			rests = c.nextOffset // the keys that fill the shard may still be taken back
+		}
+		c.refuseBehind(p, rests, err, eff)
 		return
 	}
 	c.sums.note(counters)
