@@ -106,7 +106,7 @@ func shardConfig(node string, l *control.Log, generation uint64) shard.Config {
 		Node: node, Generation: generation, Rule: ackLevel(l.Ack), MinAck: ackLevel(l.MinAck), Memory: l.Storage == control.StorageMemory,
 		MaxAge: l.MaxAge, MaxBytes: l.MaxBytes, SegmentBytes: l.SegmentSize(), SegmentAge: l.SegmentAge,
 		DropOldest: l.OnFull == control.OnFullDropOldest, DedupWindow: l.DedupWindow,
-		KeepNewest: l.Keep == control.KeepNewest, MaxKeys: int(l.MaxKeys),
+		KeepNewest: l.Keep == control.KeepNewest, MaxKeys: int(l.MaxKeys), KeepUnsettled: l.Keep == control.KeepUnsettled,
 	}
 	switch l.Fsync {
 	case control.FsyncInterval:

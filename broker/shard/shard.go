@@ -74,6 +74,8 @@ type Config struct {
 	// KeepNewest keeps the newest record of each key, and gives up the others by liveness; its keys are always known.
 	KeepNewest bool
 	MaxKeys    int // that the shard knows; beyond it new ones are refused, or none are known
+	// KeepUnsettled keeps a record until every group, and at least one, has settled it.
+	KeepUnsettled bool
 	// Read returns a copy of a committed record, by the sequence of its batch and its offset. It never changes.
 	Read func(sequence, offset uint64) (batch.Record, error)
 }

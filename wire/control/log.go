@@ -19,8 +19,9 @@ const (
 
 // Which records a log keeps.
 const (
-	KeepAll    = "all"    // every record, until its age or the log's size removes it
-	KeepNewest = "newest" // of each key the newest, until it is deleted or its TTL ends
+	KeepAll       = "all"       // every record, until its age or the log's size removes it
+	KeepNewest    = "newest"    // of each key the newest, until it is deleted or its TTL ends
+	KeepUnsettled = "unsettled" // every record until all groups, and at least one, have settled it, or as with KeepAll
 )
 
 // Acknowledgement rules, the weakest first.
