@@ -217,6 +217,11 @@ func (s *Server) EnsureCache(ctx context.Context, tenant, namespace string, spec
 	return s.logs.Create(ctx, control.PresetCache, tenant, namespace, control.LogSpec(spec))
 }
 
+// EnsureQueue creates a queue, or finds the same one there already; another log of that name is code.AlreadyExists.
+func (s *Server) EnsureQueue(ctx context.Context, tenant, namespace string, spec control.QueueSpec) (control.Log, bool, error) {
+	return s.logs.Create(ctx, control.PresetQueue, tenant, namespace, control.LogSpec(spec))
+}
+
 // EnsureAPIKey makes an API key with all permissions under a name, unless there is one. The plain key is returned when it
 // is made and at no other time: to get one again, use RotateAPIKey.
 func (s *Server) EnsureAPIKey(ctx context.Context, name string) (plain string, created bool, err error) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package admin creates, lists, changes and deletes streams and caches through the control plane's REST API; it touches
-// HTTP only, moves no records, and refuses to change what it was only asked to ensure.
+// Package admin creates, lists, changes and deletes streams, caches and queues through the control plane's REST API; it
+// touches HTTP only, moves no records, and refuses to change what it was only asked to ensure.
 package admin
 
 import (
@@ -32,6 +32,15 @@ type CacheSpec = control.CacheSpec
 
 // CachePatch changes what it names.
 type CachePatch = control.CachePatch
+
+// Queue is a queue with all of its settings.
+type Queue = control.Queue
+
+// QueueSpec is what a queue should be; what is nil, as in StreamSpec.
+type QueueSpec = control.QueueSpec
+
+// QueuePatch changes what it names.
+type QueuePatch = control.QueuePatch
 
 // Duration is a span of time as settings have it: new(admin.Duration(30 * time.Minute)).
 type Duration = control.Duration
@@ -166,4 +175,40 @@ func (c *Client) UpdateCache(ctx context.Context, name string, version uint64, p
 // DeleteCache deletes a cache and its records; version as in UpdateStream.
 func (c *Client) DeleteCache(ctx context.Context, name string, version uint64) error {
 	return c.logs(control.PresetCache).remove(ctx, name, version)
+}
+
+// EnsureQueue creates the queue, or checks that the one there has the settings that spec names; see EnsureStream.
+func (c *Client) EnsureQueue(ctx context.Context, spec QueueSpec) (*Queue, error) {
+	d, err := c.logs(control.PresetQueue).ensure(ctx, control.LogSpec(spec))
+	return (*Queue)(d), err
+}
+
+// CreateQueue creates a queue, or finds the very same one there already.
+func (c *Client) CreateQueue(ctx context.Context, spec QueueSpec) (*Queue, error) {
+	d, err := c.logs(control.PresetQueue).create(ctx, control.LogSpec(spec))
+	return (*Queue)(d), err
+}
+
+// Queue returns a queue.
+func (c *Client) Queue(ctx context.Context, name string) (*Queue, error) {
+	d, err := c.logs(control.PresetQueue).get(ctx, name)
+	return (*Queue)(d), err
+}
+
+// Queues iterates over the queues of the client's namespace, in order of name. An error is the last element.
+func (c *Client) Queues(ctx context.Context) iter.Seq2[Queue, error] {
+	return func(yield func(Queue, error) bool) {
+		c.logs(control.PresetQueue).each(ctx, func(d control.LogDocument, err error) bool { return yield(Queue(d), err) })
+	}
+}
+
+// UpdateQueue changes what the patch names; version as in UpdateStream.
+func (c *Client) UpdateQueue(ctx context.Context, name string, version uint64, patch QueuePatch) (*Queue, error) {
+	d, err := c.logs(control.PresetQueue).update(ctx, name, version, control.LogPatch(patch))
+	return (*Queue)(d), err
+}
+
+// DeleteQueue deletes a queue and its records; version as in UpdateStream.
+func (c *Client) DeleteQueue(ctx context.Context, name string, version uint64) error {
+	return c.logs(control.PresetQueue).remove(ctx, name, version)
 }

@@ -53,15 +53,18 @@ func TestLifeOfACache(t *testing.T) {
 	l.do("GET", caches+"/sessions", l.owner, "").problem(http.StatusNotFound, "not_found")
 }
 
-// Streams and caches share the names of a namespace, and nothing else.
-func TestStreamsAndCachesAreApart(t *testing.T) {
+// Streams, caches and queues share the names of a namespace, and nothing else.
+func TestPresetsAreApart(t *testing.T) {
 	l := newLab(t)
 	for i := range 3 {
 		l.do("POST", base, l.owner, fmt.Sprintf(`{"name":"s%d"}`, i)).decode(http.StatusCreated, nil)
 		l.do("POST", caches, l.owner, fmt.Sprintf(`{"name":"c%d"}`, i)).decode(http.StatusCreated, nil)
 		l.do("POST", caches, l.owner, fmt.Sprintf(`{"name":"t%d"}`, i)).decode(http.StatusCreated, nil)
+		l.do("POST", queues, l.owner, fmt.Sprintf(`{"name":"q%d"}`, i)).decode(http.StatusCreated, nil)
 	}
-	for path, want := range map[string][]string{base: {"s0", "s1", "s2"}, caches: {"c0", "c1", "c2", "t0", "t1", "t2"}} {
+	for path, want := range map[string][]string{
+		base: {"s0", "s1", "s2"}, caches: {"c0", "c1", "c2", "t0", "t1", "t2"}, queues: {"q0", "q1", "q2"},
+	} {
 		for _, limit := range []int{1, 2, 3, 6, 100} {
 			var names []string
 			for cursor := ""; ; {
@@ -82,7 +85,7 @@ func TestStreamsAndCachesAreApart(t *testing.T) {
 			}
 		}
 	}
-	for _, tc := range []struct{ at, own, kind string }{{base, "c1", "cache"}, {caches, "s1", "stream"}} {
+	for _, tc := range []struct{ at, own, kind string }{{base, "c1", "cache"}, {caches, "s1", "stream"}, {queues, "c1", "cache"}, {caches, "q1", "queue"}} {
 		p := l.do("POST", tc.at, l.owner, `{"name":"`+tc.own+`"}`).problem(http.StatusConflict, "already_exists")
 		if !strings.Contains(p.Detail, "the name of a "+tc.kind) {
 			t.Errorf("%+v", p)

@@ -103,6 +103,15 @@ func (a *API) registerLogs() {
 			return control.CacheList{Items: items, Next: next}
 		},
 	}.register()
+	collection[control.QueueSpec, control.QueuePatch, control.Queue, control.QueueList]{
+		api: a, preset: control.PresetQueue,
+		spec:  func(s control.QueueSpec) control.LogSpec { return control.LogSpec(s) },
+		patch: func(p control.QueuePatch) control.LogPatch { return control.LogPatch(p) },
+		show:  control.NewQueue,
+		list: func(items []control.Queue, next string) control.QueueList {
+			return control.QueueList{Items: items, Next: next}
+		},
+	}.register()
 }
 
 func (k collection[Spec, Patch, Doc, List]) register() {
@@ -118,7 +127,7 @@ func (k collection[Spec, Patch, Doc, List]) register() {
 		OperationID: "create-" + one, Method: http.MethodPost, Path: all, DefaultStatus: http.StatusCreated, Tags: tags,
 		Summary: "Create a " + one,
 		Description: "Asking for the same " + one + " again gives the same answer; asking for another of its name is `already_exists`, with the differences. " +
-			"A name is unique in its namespace among streams and caches together.",
+			"A name is unique in its namespace among streams, caches and queues together.",
 	}), k.create)
 	huma.Register(a.huma, a.operation(huma.Operation{
 		OperationID: "get-" + one, Method: http.MethodGet, Path: path, Tags: tags, Summary: "Get a " + one,

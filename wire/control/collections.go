@@ -111,3 +111,9 @@ func (c *Client) CreateCache(ctx context.Context, tenant, namespace string, spec
 	d, err := c.Logs(PresetCache).Create(ctx, tenant, namespace, LogSpec(spec))
 	return Cache(d), err
 }
+
+// CreateQueue creates a queue; see Logs.Create.
+func (c *Client) CreateQueue(ctx context.Context, tenant, namespace string, spec QueueSpec) (Queue, error) {
+	d, err := c.Logs(PresetQueue).Create(ctx, tenant, namespace, LogSpec(spec))
+	return Queue(d), err
+}

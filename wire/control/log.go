@@ -15,6 +15,7 @@ import (
 const (
 	PresetStream = "stream"
 	PresetCache  = "cache"
+	PresetQueue  = "queue"
 )
 
 // Which records a log keeps.
@@ -57,9 +58,9 @@ const (
 	MinSegmentBytes     = 4 << 10
 	MaxSegmentBytes     = 4 << 30
 	DefaultSegmentBytes = 256 << 20 // what 0 means
-	// NewestSegmentBytes is what 0 means with KeepNewest: room is made by whole segments, of which what lives is written
-	// again, and a smaller one is waited for by nobody.
-	NewestSegmentBytes = 16 << 20
+	// ReclaimedSegmentBytes is what 0 means with KeepNewest and KeepUnsettled: room is made by whole segments, of which what
+	// lives is written again, and a smaller one is waited for by nobody.
+	ReclaimedSegmentBytes = 16 << 20
 
 	MaxMaxKeys     = 1_000_000_000 // per shard
 	DefaultMaxKeys = 10_000_000
@@ -123,15 +124,17 @@ func (l *Log) FullName() string { return FullName(l.Tenant, l.Namespace, l.Name)
 // SegmentSize is the size at which a segment is closed, in bytes. Retention removes whole segments, so with a small
 // MaxBytes the default gives way: a log of one segment could never shed anything.
 func (l *Log) SegmentSize() int64 {
-	switch {
-	case l.SegmentBytes > 0:
+	if l.SegmentBytes > 0 {
 		return l.SegmentBytes
-	case l.Keep == KeepNewest:
-		return NewestSegmentBytes
-	case l.MaxBytes > 0 && l.MaxBytes/4 < DefaultSegmentBytes:
-		return max(l.MaxBytes/4, MinSegmentBytes)
 	}
-	return DefaultSegmentBytes
+	size := int64(DefaultSegmentBytes)
+	if l.Keep == KeepNewest || l.Keep == KeepUnsettled {
+		size = ReclaimedSegmentBytes
+	}
+	if l.MaxBytes > 0 {
+		size = min(size, max(l.MaxBytes/4, MinSegmentBytes))
+	}
+	return size
 }
 
 // SetDefaults fills what is not set with the defaults of the log's preset.
@@ -149,8 +152,11 @@ func (l *Log) SetDefaults() {
 	def(&l.Fsync, FsyncAlways)
 	def(&l.Storage, StorageDisk)
 	def(&l.OnFull, OnFullRefuse)
-	if l.Preset == PresetCache {
+	switch l.Preset {
+	case PresetCache:
 		def(&l.Keep, KeepNewest)
+	case PresetQueue:
+		def(&l.Keep, KeepUnsettled)
 	}
 	def(&l.Keep, KeepAll)
 	if l.Keep == KeepNewest && l.MaxKeys == 0 {
@@ -185,7 +191,7 @@ func (l *Log) Validate() []Problem {
 	ps.name("tenant", l.Tenant)
 	ps.name("namespace", l.Namespace)
 	ps.name("name", l.Name)
-	ps.oneOf("preset", l.Preset, PresetStream, PresetCache)
+	ps.oneOf("preset", l.Preset, PresetStream, PresetCache, PresetQueue)
 	if l.Shards < 1 || l.Shards > MaxShards {
 		ps.add("shards", "%d is not between 1 and %d", l.Shards, MaxShards)
 	}
@@ -208,7 +214,7 @@ func (l *Log) Validate() []Problem {
 		ps.add("fsync_interval", "means nothing with fsync %q: leave it out, or use fsync %q", l.Fsync, FsyncInterval)
 	}
 	ps.oneOf("storage", l.Storage, StorageDisk, StorageMemory)
-	ps.oneOf("keep", l.Keep, KeepAll, KeepNewest)
+	ps.oneOf("keep", l.Keep, KeepAll, KeepNewest, KeepUnsettled)
 	ps.oneOf("on_full", l.OnFull, OnFullRefuse, OnFullDropOldest)
 	if l.DedupWindow < MinDedupWindow || l.DedupWindow > MaxDedupWindow {
 		ps.add("dedup_window", "%v is not between %v and %v", Duration(l.DedupWindow), Duration(MinDedupWindow), Duration(MaxDedupWindow))
@@ -216,7 +222,7 @@ func (l *Log) Validate() []Problem {
 	if l.Keep == KeepNewest {
 		l.validateNewest(&ps)
 	} else {
-		l.validateAll(&ps)
+		l.validateRetained(&ps)
 	}
 	l.validateSegments(&ps)
 	return ps
@@ -242,14 +248,20 @@ func (l *Log) validateNewest(ps *problems) {
 	}
 }
 
-func (l *Log) validateAll(ps *problems) {
+// validateRetained is for what goes by age and size: of all records, or of those that groups have not settled.
+func (l *Log) validateRetained(ps *problems) {
 	const nothing = "means nothing with keep %q: leave it out, or use keep %q"
-	known := l.Keep == KeepAll // else the problem is another one
+	known := l.Keep == KeepAll || l.Keep == KeepUnsettled // else the problem is another one
 	if known && l.MaxKeys != 0 {
-		ps.add("max_keys", nothing, KeepAll, KeepNewest)
+		ps.add("max_keys", nothing, l.Keep, KeepNewest)
 	}
 	if known && l.TTL != 0 {
-		ps.add("ttl", nothing+"; a record may have a TTL of its own", KeepAll, KeepNewest)
+		ps.add("ttl", nothing+"; a record may have a TTL of its own", l.Keep, KeepNewest)
+	}
+	if l.Keep == KeepUnsettled && l.Storage == StorageMemory {
+		ps.add("storage", "%q would lose messages and what was settled with the process, and has no groups: keep %q needs storage %q",
+			l.Storage, l.Keep, StorageDisk)
+		return
 	}
 	if l.Storage == StorageMemory && l.OnFull == OnFullDropOldest {
 		ps.add("on_full", "means nothing with storage %q, which is bounded and always drops its oldest: leave it out", l.Storage)

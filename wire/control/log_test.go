@@ -30,6 +30,14 @@ func TestSpecDefaults(t *testing.T) {
 	if l != want || l.SegmentSize() != 16<<20 {
 		t.Fatalf("got %+v with segments of %d", l, l.SegmentSize())
 	}
+	queue := QueueSpec{Name: "orders"}
+	if l, ps = queue.Log("default", "default"); len(ps) != 0 {
+		t.Fatal(ps)
+	}
+	want.Preset, want.Keep, want.MaxKeys = PresetQueue, KeepUnsettled, 0
+	if l != want || l.SegmentSize() != 16<<20 {
+		t.Fatalf("got %+v with segments of %d", l, l.SegmentSize())
+	}
 	// The defaults of what is kept go with the setting, not with the preset.
 	cache.Keep = new(KeepAll)
 	if l, ps = cache.Log("t", "n"); len(ps) != 0 || l.MaxKeys != 0 || l.SegmentSize() != 256<<20 {
@@ -152,6 +160,42 @@ func TestKeepNewestEndsKeysByTTLAndDeleteOnly(t *testing.T) {
 	}
 }
 
+// What is unsettled goes by age and size, too. It is neither bounded by its keys nor kept where settlements would not be.
+func TestKeepUnsettledIsOnDisk(t *testing.T) {
+	for _, tc := range []struct {
+		change func(*QueueSpec)
+		path   string
+		say    string
+	}{
+		{func(s *QueueSpec) { s.Storage = new(StorageMemory) }, "storage", `needs storage "disk"`},
+		{func(s *QueueSpec) { s.Storage, s.OnFull = new(StorageMemory), new(OnFullDropOldest) }, "storage", `needs storage "disk"`},
+		{func(s *QueueSpec) { s.MaxKeys = new(int64(5)) }, "max_keys", `means nothing with keep "unsettled"`},
+		{func(s *QueueSpec) { s.TTL = new(Duration(time.Hour)) }, "ttl", `means nothing with keep "unsettled"`},
+		{func(s *QueueSpec) { s.MaxAge = new(Duration(time.Millisecond)) }, "max_age", "1s"},
+		{func(s *QueueSpec) { s.MaxBytes = new(int64(1000)) }, "max_bytes", "1048576"},
+		{func(s *QueueSpec) { s.Keep, s.MaxAge = new(KeepNewest), new(Duration(time.Hour)) }, "max_age", "use ttl"},
+	} {
+		s := QueueSpec{Name: "x"}
+		tc.change(&s)
+		_, ps := s.Log("default", "default")
+		if len(ps) != 1 || ps[0].Path != tc.path || !strings.Contains(ps[0].Message, tc.say) {
+			t.Errorf("%+v: problems %v, want one of %s that says %q", s, ps, tc.path, tc.say)
+		}
+	}
+	for _, ok := range []QueueSpec{
+		{Name: "x", MaxAge: new(Duration(time.Hour)), MaxBytes: new(int64(1 << 30)), OnFull: new(OnFullDropOldest)},
+		{Name: "x", Keep: new(KeepAll), Storage: new(StorageMemory)},
+		{Name: "x", Keep: new(KeepNewest), TTL: new(Duration(time.Hour))},
+	} {
+		if _, ps := ok.Log("default", "default"); len(ps) != 0 {
+			t.Errorf("%+v: %v", ok, ps)
+		}
+	}
+	if _, ps := (&StreamSpec{Name: "x", Keep: new(KeepUnsettled)}).Log("t", "n"); len(ps) != 0 {
+		t.Errorf("a stream of the unsettled: %v", ps)
+	}
+}
+
 // What is kept can become less. It cannot become more: what is gone does not come back.
 func TestKeepChangesOneWay(t *testing.T) {
 	all, _ := (&StreamSpec{Name: "x", MaxAge: new(Duration(day)), MaxBytes: new(int64(1 << 30))}).Log("t", "n")
@@ -168,7 +212,7 @@ func TestKeepChangesOneWay(t *testing.T) {
 	if ps := (&LogPatch{Keep: new(KeepNewest), MaxKeys: new(int64(5))}).Apply(&l); len(ps) != 0 || l.MaxKeys != 5 {
 		t.Errorf("a bound below what there is concerns new keys: %+v, %v", l, ps)
 	}
-	for _, to := range []string{KeepAll, "some"} {
+	for _, to := range []string{KeepAll, KeepUnsettled, "some"} {
 		l = newest
 		ps := (&LogPatch{Keep: &to}).Apply(&l)
 		if len(ps) != 1 || ps[0].Path != "keep" || !strings.Contains(ps[0].Message, "create a new stream") {
@@ -179,6 +223,21 @@ func TestKeepChangesOneWay(t *testing.T) {
 	if ps := (&LogPatch{Keep: new("some")}).Apply(&l); len(ps) != 1 || !strings.Contains(ps[0].Message, "not one of") {
 		t.Errorf("to nothing that there is: %v", ps)
 	}
+	l = all
+	if ps := (&LogPatch{Keep: new(KeepUnsettled)}).Apply(&l); len(ps) != 0 || l.Keep != KeepUnsettled || l.MaxAge != day || l.MaxKeys != 0 {
+		t.Errorf("limits of age and size stay: %+v, %v", l, ps)
+	}
+	for _, to := range []string{KeepAll, KeepNewest} {
+		queue, _ := (&QueueSpec{Name: "x"}).Log("t", "n")
+		ps := (&LogPatch{Keep: &to}).Apply(&queue)
+		if len(ps) != 1 || ps[0].Path != "keep" || !strings.Contains(ps[0].Message, "settled are gone") || !strings.Contains(ps[0].Message, "create a new queue") {
+			t.Errorf("from unsettled to %q: %v", to, ps)
+		}
+	}
+	memory, _ := (&StreamSpec{Name: "x", Storage: new(StorageMemory)}).Log("t", "n")
+	if ps := (&LogPatch{Keep: new(KeepUnsettled)}).Apply(&memory); len(ps) != 1 || ps[0].Path != "storage" {
+		t.Errorf("in memory: %v", ps)
+	}
 	cache, _ := (&CacheSpec{Name: "x"}).Log("t", "n")
 	if ps := (&LogPatch{Shards: new(2)}).Apply(&cache); len(ps) != 1 || !strings.Contains(ps[0].Message, "create a new cache") {
 		t.Errorf("shards of a cache: %v", ps)
@@ -186,10 +245,22 @@ func TestKeepChangesOneWay(t *testing.T) {
 }
 
 func TestSegmentSizeLeavesRetentionSomethingToRemove(t *testing.T) {
-	for _, tc := range []struct{ segment, max, want int64 }{
-		{0, 0, 256 << 20}, {0, 10 << 30, 256 << 20}, {0, 1 << 20, 256 << 10}, {4096, 4096, 4096}, {1 << 30, 2 << 30, 1 << 30},
+	for _, tc := range []struct {
+		segment, max, want int64
+		keep               string
+	}{
+		{0, 0, 256 << 20, KeepAll},
+		{0, 10 << 30, 256 << 20, KeepAll},
+		{0, 1 << 20, 256 << 10, KeepAll},
+		{4096, 4096, 4096, KeepAll},
+		{1 << 30, 2 << 30, 1 << 30, KeepAll},
+		{0, 0, 16 << 20, KeepNewest},
+		{0, 0, 16 << 20, KeepUnsettled},
+		{0, 10 << 30, 16 << 20, KeepUnsettled},
+		{0, 1 << 20, 256 << 10, KeepUnsettled},
+		{1 << 30, 2 << 30, 1 << 30, KeepUnsettled},
 	} {
-		l := Log{SegmentBytes: tc.segment, MaxBytes: tc.max}
+		l := Log{SegmentBytes: tc.segment, MaxBytes: tc.max, Keep: tc.keep}
 		if got := l.SegmentSize(); got != tc.want {
 			t.Errorf("%+v: %d", tc, got)
 		}
@@ -349,6 +420,13 @@ func TestStreamDocument(t *testing.T) {
 	b, err = json.Marshal(NewCache(&l))
 	for _, part := range []string{`"keep":"newest"`, `"max_keys":10000000`, `"ttl":"1h"`} {
 		if err != nil || !strings.Contains(string(b), part) {
+			t.Errorf("%s lacks %s", b, part)
+		}
+	}
+	l, _ = (&QueueSpec{Name: "x", MaxAge: new(Duration(day))}).Log("t", "n")
+	b, err = json.Marshal(NewQueue(&l))
+	for _, part := range []string{`"keep":"unsettled"`, `"max_age":"1d"`} {
+		if err != nil || !strings.Contains(string(b), part) || strings.Contains(string(b), "max_keys") {
 			t.Errorf("%s lacks %s", b, part)
 		}
 	}

@@ -2,8 +2,8 @@
 
 package control
 
-// The documents of each preset are those of a log under names of their own: what a stream and a cache differ in is their
-// defaults, and which collection they are in.
+// The documents of each preset are those of a log under names of their own: what a stream, a cache and a queue differ in is
+// their defaults, and which collection they are in.
 
 // StreamSpec is the body that creates a stream. What is left out gets its default.
 type StreamSpec LogSpec
@@ -48,5 +48,28 @@ func NewCache(l *Log) Cache { return Cache(NewLogDocument(l)) }
 // CacheList is one page of a listing, in order of name.
 type CacheList struct {
 	Items []Cache `json:"items"`
+	Next  string  `json:"next,omitempty" doc:"Cursor of the next page; absent on the last"`
+}
+
+// QueueSpec is the body that creates a queue. What is left out gets its default.
+type QueueSpec LogSpec
+
+// Log is the queue that the spec asks for in a namespace; see LogSpec.Log.
+func (s *QueueSpec) Log(tenant, namespace string) (Log, []Problem) {
+	return (*LogSpec)(s).Log(PresetQueue, tenant, namespace)
+}
+
+// QueuePatch is the body that changes a queue: only what it names.
+type QueuePatch LogPatch
+
+// Queue is a queue as the API shows it.
+type Queue LogDocument
+
+// NewQueue shows a log as a queue.
+func NewQueue(l *Log) Queue { return Queue(NewLogDocument(l)) }
+
+// QueueList is one page of a listing, in order of name.
+type QueueList struct {
+	Items []Queue `json:"items"`
 	Next  string  `json:"next,omitempty" doc:"Cursor of the next page; absent on the last"`
 }

@@ -16,15 +16,15 @@ type LogSpec struct {
 	MinAck        *string   `json:"min_ack,omitempty" doc:"The least a publish may ask for: none, leader or quorum. Default none"`
 	Fsync         *string   `json:"fsync,omitempty" doc:"When an append is flushed: always, interval or never. Default always"`
 	FsyncInterval *Duration `json:"fsync_interval,omitempty" doc:"With fsync interval: 1ms to 1m. Default 100ms" example:"100ms"`
-	Storage       *string   `json:"storage,omitempty" doc:"disk or memory; keep newest needs disk. Default disk"`
-	Keep          *string   `json:"keep,omitempty" doc:"all records, until max_age or max_bytes; or the newest of each key, for as long as the key lives. Default all for a stream, newest for a cache"`
+	Storage       *string   `json:"storage,omitempty" doc:"disk or memory; keep unsettled needs disk. Default disk"`
+	Keep          *string   `json:"keep,omitempty" doc:"all records, until max_age or max_bytes; the newest of each key, for as long as the key lives; or the unsettled: those that not every group, and at least one, has settled, until max_age or max_bytes. Default all for a stream, newest for a cache, unsettled for a queue"`
 	MaxKeys       *int64    `json:"max_keys,omitempty" doc:"With keep newest: keys per shard, beyond which new ones are refused; 1 to 1000000000. Default 10000000"`
 	TTL           *Duration `json:"ttl,omitempty" doc:"With keep newest: how long a record lives that is put without a TTL of its own; 1ms to 3650d. Default 0s: for good" example:"30m"`
-	MaxAge        *Duration `json:"max_age,omitempty" doc:"Records older than this are removed, by whole segments; at least 1s; only with keep all. Default 0s: no limit" example:"7d"`
-	MaxBytes      *int64    `json:"max_bytes,omitempty" doc:"Bytes kept per shard; at least segment_bytes, and 1 MiB where that is not set; only with keep all. Default 0: no limit"`
-	OnFull        *string   `json:"on_full,omitempty" doc:"When the disk is full: refuse, or, with keep all, drop-oldest to give up the oldest segments. Default refuse"`
+	MaxAge        *Duration `json:"max_age,omitempty" doc:"Records older than this are removed, by whole segments, and lost to groups that have not settled them; at least 1s; not with keep newest. Default 0s: no limit" example:"7d"`
+	MaxBytes      *int64    `json:"max_bytes,omitempty" doc:"Bytes kept per shard; at least segment_bytes, and 1 MiB where that is not set; what goes is lost to groups that have not settled it; not with keep newest. Default 0: no limit"`
+	OnFull        *string   `json:"on_full,omitempty" doc:"When the disk is full: refuse, or drop-oldest to give up the oldest segments, not with keep newest. Default refuse"`
 	DedupWindow   *Duration `json:"dedup_window,omitempty" doc:"How long a dedup id counts, from its first record on: 1s to 1d. Default 2m"`
-	SegmentBytes  *int64    `json:"segment_bytes,omitempty" doc:"Size at which a segment is closed: 4 KiB to 4 GiB. Default 0: 256 MiB, or a quarter of a smaller max_bytes; 16 MiB with keep newest"`
+	SegmentBytes  *int64    `json:"segment_bytes,omitempty" doc:"Size at which a segment is closed: 4 KiB to 4 GiB. Default 0: 256 MiB, 16 MiB with keep newest or unsettled; or a quarter of max_bytes where that is less"`
 	SegmentAge    *Duration `json:"segment_age,omitempty" doc:"Age at which a segment is closed; at least 1s. Default 0s: the broker's default"`
 }
 
@@ -66,12 +66,12 @@ type LogPatch struct {
 	MinAck        *string   `json:"min_ack,omitempty" doc:"none, leader or quorum"`
 	Fsync         *string   `json:"fsync,omitempty" doc:"always, interval or never"`
 	FsyncInterval *Duration `json:"fsync_interval,omitempty" doc:"With fsync interval: 1ms to 1m" example:"100ms"`
-	Keep          *string   `json:"keep,omitempty" doc:"From all to newest, with max_age and max_bytes at 0: what is not the newest of its key then goes. There is no way back"`
+	Keep          *string   `json:"keep,omitempty" doc:"From all to newest, with max_age and max_bytes at 0: what is not the newest of its key then goes; or from all to unsettled: what every group, and at least one, has settled then goes. There is no way back"`
 	MaxKeys       *int64    `json:"max_keys,omitempty" doc:"With keep newest: 1 to 1000000000; keys that are there stay when there are more"`
 	TTL           *Duration `json:"ttl,omitempty" doc:"With keep newest: 1ms to 3650d, 0s: for good; concerns records put from now on" example:"30m"`
-	MaxAge        *Duration `json:"max_age,omitempty" doc:"0s: no limit; only with keep all" example:"7d"`
-	MaxBytes      *int64    `json:"max_bytes,omitempty" doc:"0: no limit; only with keep all"`
-	OnFull        *string   `json:"on_full,omitempty" doc:"refuse, or with keep all drop-oldest"`
+	MaxAge        *Duration `json:"max_age,omitempty" doc:"0s: no limit; not with keep newest" example:"7d"`
+	MaxBytes      *int64    `json:"max_bytes,omitempty" doc:"0: no limit; not with keep newest"`
+	OnFull        *string   `json:"on_full,omitempty" doc:"refuse, or drop-oldest, not with keep newest"`
 	DedupWindow   *Duration `json:"dedup_window,omitempty" doc:"1s to 1d; ids that an earlier, shorter window has let go do not come back"`
 	SegmentBytes  *int64    `json:"segment_bytes,omitempty" doc:"0: the default; concerns segments opened from now on"`
 	SegmentAge    *Duration `json:"segment_age,omitempty" doc:"0s: the default"`
@@ -109,16 +109,20 @@ func (p *LogPatch) Apply(l *Log) []Problem {
 }
 
 // applyKeep changes what is kept, in the one direction in which every reader is told what it misses: the log of everything
-// holds what the index of the newest is made from, and what goes later goes as by retention. The other way round there is
-// no such log: what was replaced is gone, and what was carried past a dropped segment lies at no offset, so that a reader
-// from the earliest offset on would take the rest for all there ever was.
+// holds what the index of the newest is made from, and whatever a group has not settled, and what goes later goes as by
+// retention. The other way round there is no such log: what was replaced or settled is gone, and what was carried past a
+// dropped segment lies at no offset, so that a reader from the earliest offset on would take the rest for all there ever was.
 func (p *LogPatch) applyKeep(l *Log, fixed *problems) {
 	if p.Keep == nil || *p.Keep == l.Keep {
 		return
 	}
-	if l.Keep == KeepNewest {
-		fixed.add("keep", "cannot change from %q to %.100q: records that were replaced are gone, and a reader of all would not be told of every key that is left; create a new %s",
-			l.Keep, *p.Keep, l.Preset)
+	const no = "cannot change from %q to %.100q: records that were %s are gone, and a reader of all would not be told of every %s that is left; create a new %s"
+	switch l.Keep {
+	case KeepNewest:
+		fixed.add("keep", no, l.Keep, *p.Keep, "replaced", "key", l.Preset)
+		return
+	case KeepUnsettled:
+		fixed.add("keep", no, l.Keep, *p.Keep, "settled", "message", l.Preset)
 		return
 	}
 	if l.Keep = *p.Keep; l.Keep == KeepNewest {
@@ -151,7 +155,7 @@ type LogDocument struct {
 	Fsync         string    `json:"fsync"`
 	FsyncInterval *Duration `json:"fsync_interval,omitempty" doc:"Only with fsync interval"`
 	Storage       string    `json:"storage"`
-	Keep          string    `json:"keep" doc:"all records, or the newest of each key"`
+	Keep          string    `json:"keep" doc:"all records, the newest of each key, or the unsettled"`
 	MaxKeys       int64     `json:"max_keys,omitempty" doc:"Per shard; only with keep newest"`
 	TTL           Duration  `json:"ttl,omitempty" doc:"Of records put without one; only with keep newest, and not there where they live for good"`
 	MaxAge        Duration  `json:"max_age" doc:"0s: no limit"`

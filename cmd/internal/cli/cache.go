@@ -23,8 +23,8 @@ func (a *app) cacheCommand() *cobra.Command {
 		Use:   "cache",
 		Short: "Create, list, change and delete caches, and list their keys",
 		Long: `A cache is a log that keeps the newest record of each key. It is named NAME, NAMESPACE/NAME or
-TENANT/NAMESPACE/NAME, as a stream is, and no stream of the namespace has the same name; what is left out comes
-from the context. Names are ` + control.NameRule + `.
+TENANT/NAMESPACE/NAME, as a stream is, and no stream or queue of the namespace has the same name; what is left out
+comes from the context. Names are ` + control.NameRule + `.
 
 What is in one: margay put, get, del, incr, touch and watch, and margay cache keys.`,
 		Example: caches().examples("create sessions --ttl 30m", "list"),

@@ -84,9 +84,10 @@ func TestCacheFailures(t *testing.T) {
 	}
 }
 
-// Who asks for a cache as a stream, or the other way round, is told which commands know it.
+// Who asks for a cache as a stream, or for anything as what it is not, is told which commands know it.
 func TestTheOtherPresetIsNamed(t *testing.T) {
-	for preset, other := range map[string]string{"stream": "cache", "cache": "stream"} {
+	for _, pair := range [][2]string{{"stream", "cache"}, {"cache", "queue"}, {"queue", "stream"}} {
+		preset, other := pair[0], pair[1]
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if strings.Contains(r.URL.Path, "/"+other+"s/") {
 				_ = json.NewEncoder(w).Encode(control.LogDocument{Name: "it"})

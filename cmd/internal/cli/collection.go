@@ -30,7 +30,7 @@ type collection struct {
 	bounds     func(*control.LogDocument) []string
 }
 
-func collections() []collection { return []collection{streams(), caches()} }
+func collections() []collection { return []collection{streams(), caches(), queues()} }
 
 // commands are those that every collection has.
 func (a *app) collectionCommands(k collection) []*cobra.Command {

@@ -83,6 +83,7 @@ func TestEveryCommandHasTheCommonFlags(t *testing.T) {
 func TestAliases(t *testing.T) {
 	for alias, path := range map[string]string{
 		"stream ls": "margay stream list", "stream rm": "margay stream delete", "stream add": "margay stream create",
+		"queue ls": "margay queue list", "queue rm": "margay queue delete", "queue add": "margay queue create",
 		"cache ls": "margay cache list", "cache rm": "margay cache delete", "cache add": "margay cache create",
 		"context ls": "margay context list", "context rm": "margay context delete",
 	} {

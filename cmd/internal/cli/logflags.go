@@ -32,16 +32,16 @@ func (f *logFlags) define(cmd *cobra.Command, k collection, create bool) {
 	word, one, keys := func(string) string { return "" }, 0, int64(0)
 	defaults := control.Log{Preset: k.preset}
 	defaults.SetDefaults()
-	keep := "which records stay: all, until --max-age or --max-bytes, or the newest of each key"
+	keep := "which records stay: all, until --max-age or --max-bytes; the newest of each key; or, until then, the unsettled: those that not every group has settled"
 	if !create {
-		keep += "; from all to newest only"
+		keep += "; from all to one of the others only"
 	}
 	if create {
 		word, one, keys = func(s string) string { return s }, 1, control.DefaultMaxKeys
 		f.fsyncInterval = duration(control.DefaultFsyncInterval)
 		f.dedupWindow = duration(control.DefaultDedupWindow)
 		flags.IntVar(&f.shards, "shards", 1, "in how many parts the "+k.preset+" is kept; cannot change later")
-		flags.StringVar(&f.storage, "storage", control.StorageDisk, "disk, or, with --keep all, memory (gone with the process)")
+		flags.StringVar(&f.storage, "storage", control.StorageDisk, "disk or memory (gone with the process; not with --keep unsettled)")
 		complete(cmd, "storage", control.StorageDisk, control.StorageMemory)
 	}
 	flags.IntVar(&f.replicas, "replicas", one, "copies of each shard; one node holds one")
@@ -52,15 +52,15 @@ func (f *logFlags) define(cmd *cobra.Command, k collection, create bool) {
 	flags.StringVar(&f.keep, "keep", word(defaults.Keep), keep)
 	flags.Int64Var(&f.maxKeys, "max-keys", keys, "with --keep newest: refuse new keys beyond this many in a shard")
 	flags.Var(&f.ttl, "ttl", "with --keep newest: how long a record lives that is put without a TTL, such as 30m; 0s is for good")
-	flags.Var(&f.maxAge, "max-age", "with --keep all: remove records older than this, such as 7d; 0s is no limit")
-	flags.Var(&f.maxBytes, "max-bytes", "with --keep all: keep at most this much per shard, such as 10GiB; 0 is no limit")
-	flags.StringVar(&f.onFull, "on-full", word(control.OnFullRefuse), "when the disk is full: refuse records, or, with --keep all, drop-oldest to give up the oldest ones")
+	flags.Var(&f.maxAge, "max-age", "remove records older than this, such as 7d; 0s is no limit; not with --keep newest")
+	flags.Var(&f.maxBytes, "max-bytes", "keep at most this much per shard, such as 10GiB; 0 is no limit; not with --keep newest")
+	flags.StringVar(&f.onFull, "on-full", word(control.OnFullRefuse), "when the disk is full: refuse records, or drop-oldest to give up the oldest ones (not with --keep newest)")
 	flags.Var(&f.dedupWindow, "dedup-window", "how long a --dedup-id of a record counts, from its first record on")
 	flags.Var(&f.segmentBytes, "segment-bytes", "size at which a segment file is closed; 0 is the default")
 	flags.Var(&f.segmentAge, "segment-age", "age at which a segment file is closed; 0s is the default")
 	complete(cmd, "ack", control.AckLeader, control.AckQuorum)
 	complete(cmd, "min-ack", control.AckNone, control.AckLeader, control.AckQuorum)
-	complete(cmd, "keep", control.KeepAll, control.KeepNewest)
+	complete(cmd, "keep", control.KeepAll, control.KeepNewest, control.KeepUnsettled)
 	complete(cmd, "on-full", control.OnFullRefuse, control.OnFullDropOldest)
 	complete(cmd, "fsync", control.FsyncAlways, control.FsyncInterval, control.FsyncNever)
 }

@@ -152,7 +152,10 @@ func summary(d *control.LogDocument) string {
 
 // kept says what becomes of records, in words.
 func kept(d *control.LogDocument) string {
-	words := "kept for good"
+	words, age, size := "kept for good", "kept for ", "kept up to "
+	if d.Keep == control.KeepUnsettled {
+		words, age, size = "kept until settled", "kept until settled, at most ", "kept until settled, at most "
+	}
 	switch {
 	case d.Keep == control.KeepNewest && d.TTL > 0:
 		return "the newest of each key, for " + d.TTL.String() + " unless it says otherwise"
@@ -161,11 +164,11 @@ func kept(d *control.LogDocument) string {
 	case d.Storage == control.StorageMemory && d.MaxAge == 0 && d.MaxBytes == 0:
 		words = "the newest 48 MiB a shard, until the node stops"
 	case d.MaxAge > 0 && d.MaxBytes > 0:
-		words = "kept for " + limit(d.MaxAge) + " or up to " + limitBytes(d.MaxBytes) + " a shard"
+		words = age + limit(d.MaxAge) + " or up to " + limitBytes(d.MaxBytes) + " a shard"
 	case d.MaxAge > 0:
-		words = "kept for " + limit(d.MaxAge)
+		words = age + limit(d.MaxAge)
 	case d.MaxBytes > 0:
-		words = "kept up to " + limitBytes(d.MaxBytes) + " a shard"
+		words = size + limitBytes(d.MaxBytes) + " a shard"
 	}
 	if d.OnFull == control.OnFullDropOldest {
 		words += ", the oldest dropped when the disk is full"
@@ -195,7 +198,7 @@ func limitBytes(n int64) string {
 	return control.FormatBytes(n)
 }
 
-// maxKeys and ttl mean nothing where all records are kept.
+// maxKeys and ttl mean nothing where it is not the newest that are kept.
 func maxKeys(d *control.LogDocument) string {
 	if d.Keep != control.KeepNewest {
 		return "-"

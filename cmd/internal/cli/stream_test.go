@@ -44,6 +44,10 @@ func (p *planeStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(control.CacheList{Items: []control.Cache{control.NewCache(sessions())}})
 	case strings.Contains(r.URL.Path, "/caches"):
 		_ = json.NewEncoder(w).Encode(control.NewCache(sessions()))
+	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/queues"):
+		_ = json.NewEncoder(w).Encode(control.QueueList{Items: []control.Queue{control.NewQueue(emails())}})
+	case strings.Contains(r.URL.Path, "/queues"):
+		_ = json.NewEncoder(w).Encode(control.NewQueue(emails()))
 	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/streams"):
 		list := control.StreamList{Items: []control.Stream{one}}
 		if r.URL.Query().Get("cursor") == "" {
@@ -57,6 +61,12 @@ func (p *planeStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func sessions() *control.Log {
 	l := &control.Log{Name: "sessions", Preset: control.PresetCache, TTL: 30 * time.Minute}
+	l.SetDefaults()
+	return l
+}
+
+func emails() *control.Log {
+	l := &control.Log{Name: "emails", Preset: control.PresetQueue, MaxAge: 7 * 24 * time.Hour}
 	l.SetDefaults()
 	return l
 }

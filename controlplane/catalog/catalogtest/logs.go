@@ -25,13 +25,14 @@ func testCreate(t *testing.T, o Opened) {
 	if read, err := s.Log(t.Context(), name(l)); err != nil || read != want {
 		t.Fatalf("read %+v, %v", read, err)
 	}
-	cache := newCache("sessions")
-	made := mustCreate(t, s, cache)
-	cache.Version = made.Version
-	if read, err := s.Log(t.Context(), name(cache)); err != nil || made != cache || read != cache {
-		t.Fatalf("created %+v, read %+v, %v", made, read, err)
+	for _, other := range []control.Log{newCache("sessions"), newQueue("emails")} {
+		made := mustCreate(t, s, other)
+		other.Version = made.Version
+		if read, err := s.Log(t.Context(), name(other)); err != nil || made != other || read != other {
+			t.Fatalf("created %+v, read %+v, %v", made, read, err)
+		}
+		before++
 	}
-	before++
 	other := newLog("default", "orders", 1)
 	have, err := s.Create(t.Context(), other, "n1")
 	if !errors.Is(err, catalog.ErrExists) || have != want {

@@ -78,6 +78,13 @@ func newCache(name string) control.Log {
 	return l
 }
 
+// newQueue is a valid queue.
+func newQueue(name string) control.Log {
+	l := control.Log{ID: batch.NewLogID(), Name: name, Preset: control.PresetQueue, CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)}
+	l.SetDefaults()
+	return l
+}
+
 func name(l control.Log) catalog.Name { return catalog.NameOf(&l) }
 
 func mustCreate(t *testing.T, s catalog.Store, l control.Log) control.Log {
