@@ -143,6 +143,45 @@ func (c *cursor) blob() []byte {
 	return c.take(int(n))
 }
 
+// u32v reads a varint that must fit 32 bits.
+func (c *cursor) u32v() uint32 {
+	at, v := c.pos, c.uvarint()
+	if v > math.MaxUint32 {
+		c.pos = at
+		c.fail(ErrValue)
+		return 0
+	}
+	return uint32(v)
+}
+
+// within refuses a number out of these bounds.
+func (c *cursor) within(v, least, most uint64) uint64 {
+	if c.err == nil && (v < least || v > most) {
+		c.fail(ErrValue)
+		return 0
+	}
+	return v
+}
+
+// text reads a string of at most n bytes.
+func (c *cursor) text(n int) string {
+	p := c.blob()
+	if len(p) > n {
+		c.fail(ErrValue)
+		return ""
+	}
+	return string(p)
+}
+
+// nameOrNone reads a string that follows NameRule or is empty.
+func (c *cursor) nameOrNone() string {
+	s := c.string()
+	if c.err == nil && s != "" && !ValidName(s) {
+		c.fail(ErrValue)
+	}
+	return s
+}
+
 // varint reads a signed number in zigzag form.
 func (c *cursor) varint() int64 {
 	v := c.uvarint()

@@ -24,11 +24,14 @@ const (
 	FeatureTrim Features = 1 << 6
 	// FeatureCaches: Get, List, Count and Watch, derived records of a Publish, and what LogInfo says of a log's keys.
 	FeatureCaches Features = 1 << 7
+	// FeatureQueues: Consume with all that stands on its lane, GroupCommand, GroupQuery and Browse; batches with a settlement or
+	// a priority, and KeepUnsettled.
+	FeatureQueues Features = 1 << 8
 )
 
 // AllFeatures is what this build knows.
 const AllFeatures = FeatureStreams | FeatureFilters | FeatureCursors | FeatureConditions | FeatureDedup |
-	FeaturePresence | FeatureTrim | FeatureCaches
+	FeaturePresence | FeatureTrim | FeatureCaches | FeatureQueues
 
 // Has reports whether every feature of want is in the set.
 func (f Features) Has(want Features) bool { return f&want == want }

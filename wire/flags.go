@@ -17,6 +17,12 @@ const (
 	FlagSums uint8 = 1 << 0
 	// FlagKeys of LogInfo: what the log does with its keys stands behind the list.
 	FlagKeys uint8 = 1 << 0
+	// FlagSlice of Messages: the records come as a slice and not as a whole batch.
+	FlagSlice uint8 = 1 << 0
+	// FlagSettings of GroupCommand: settings stand behind the fixed part.
+	FlagSettings uint8 = 1 << 0
+	// FlagHeader of Browse: a header that the messages must have stands behind the fixed part.
+	FlagHeader uint8 = 1 << 0
 )
 
 // flags returns the flags that this build knows of the type.
@@ -32,6 +38,12 @@ func (t Type) flags() uint8 {
 		return FlagSums
 	case TypeLogInfo:
 		return FlagKeys
+	case TypeMessages:
+		return FlagSlice
+	case TypeGroupCommand:
+		return FlagSettings
+	case TypeBrowse:
+		return FlagHeader
 	default:
 		return 0
 	}

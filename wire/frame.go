@@ -78,6 +78,22 @@ const (
 	TypeWatchDone     Type = 59
 	TypeUnwatch       Type = 60
 	TypeWatchEnd      Type = 61
+	TypeConsume       Type = 62
+	TypeConsumed      Type = 63
+	TypeMessages      Type = 64
+	TypeSettle        Type = 65
+	TypeSettled       Type = 66
+	TypeExtend        Type = 67
+	TypeExtended      Type = 68
+	TypeFlow          Type = 69
+	TypeLeave         Type = 70
+	TypeConsumeEnd    Type = 71
+	TypeGroupCommand  Type = 72
+	TypeGroupDone     Type = 73
+	TypeGroupQuery    Type = 74
+	TypeGroupInfos    Type = 75
+	TypeBrowse        Type = 76
+	TypeBrowsed       Type = 77
 )
 
 // typeNames names the types this build knows, and so is the list of them.
@@ -95,6 +111,10 @@ var typeNames = [...]string{
 	TypeGet: "get", TypeGot: "got", TypeList: "list", TypeListed: "listed", TypeCount: "count", TypeCounted: "counted",
 	TypeWatch: "watch", TypeWatched: "watched", TypeWatchEntries: "watch_entries", TypeWatchDone: "watch_done",
 	TypeUnwatch: "unwatch", TypeWatchEnd: "watch_end",
+	TypeConsume: "consume", TypeConsumed: "consumed", TypeMessages: "messages", TypeSettle: "settle",
+	TypeSettled: "settled", TypeExtend: "extend", TypeExtended: "extended", TypeFlow: "flow",
+	TypeLeave: "leave", TypeConsumeEnd: "consume_end", TypeGroupCommand: "group_command", TypeGroupDone: "group_done",
+	TypeGroupQuery: "group_query", TypeGroupInfos: "group_infos", TypeBrowse: "browse", TypeBrowsed: "browsed",
 }
 
 // Known reports whether this build knows the type.

@@ -46,6 +46,8 @@ func restOf(f Frame) int {
 		return len(f.Slices)
 	case *SetLast:
 		return len(f.Batch)
+	case *Messages:
+		return len(f.Batch)
 	}
 	return 0
 }
@@ -74,7 +76,7 @@ func TestFlagsFollowTheFields(t *testing.T) {
 			t.Errorf("%s: an unknown flag: %v", s.name, err)
 		}
 		if f.Flags() != 0 {
-			if err := other.Parse(f.Append(nil)); err == nil && f.Type() != TypePublish {
+			if err := other.Parse(f.Append(nil)); err == nil && f.Type() != TypePublish && f.Type() != TypeMessages {
 				t.Errorf("%s: a body with flags is read without them", s.name)
 			}
 		}
@@ -104,6 +106,8 @@ func TestAppendHeadIsTheFrameUpToTheBatch(t *testing.T) {
 		case *Deliver:
 			head = f.AppendHead(nil)
 		case *DeliverSlice:
+			head = f.AppendHead(nil)
+		case *Messages:
 			head = f.AppendHead(nil)
 		default:
 			continue
@@ -162,7 +166,7 @@ func TestEncodingDoesNotAllocate(t *testing.T) {
 			t.Errorf("append %s: %v allocations", s.name, n)
 		}
 	}
-	for _, f := range []Frame{&Publish{}, &Published{}, &Deliver{}, &Progress{}, &Gap{}, &Subscribe{}, &DeliverSlice{}, &Commit{}} {
+	for _, f := range []Frame{&Publish{}, &Published{}, &Deliver{}, &Progress{}, &Gap{}, &Subscribe{}, &DeliverSlice{}, &Commit{}, &Messages{}, &Settled{}, &Flow{}} {
 		for _, s := range samples() {
 			if x, ok := s.frame.(*Subscribe); s.frame.Type() != f.Type() || ok && x.Flags() != 0 { // strings of its own
 				continue

@@ -48,6 +48,9 @@ const (
 	KeepUnknown Keep = 0
 	KeepAll     Keep = 1 // every record, for as long as retention says
 	KeepNewest  Keep = 2 // the newest record of each key
+	// KeepUnsettled keeps a record until every group, and at least one, has settled it. Only a client that named FeatureQueues is
+	// told so; others are told KeepAll.
+	KeepUnsettled Keep = 3
 )
 
 // Route says where a shard is led. Address is empty while nobody leads it.
@@ -136,7 +139,7 @@ func (f *LogInfo) ParseFlags(flags uint8, body []byte) error {
 	}
 	f.Keep, f.DefaultTTL = KeepUnknown, 0
 	if flags&FlagKeys != 0 {
-		if f.Keep = Keep(c.enum(uint8(KeepNewest))); f.Keep == KeepUnknown {
+		if f.Keep = Keep(c.enum(uint8(KeepUnsettled))); f.Keep == KeepUnknown {
 			c.fail(ErrValue)
 		}
 		f.DefaultTTL = c.u64()

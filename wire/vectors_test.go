@@ -122,7 +122,7 @@ func samples() []sample {
 	gone := Entry{Kind: EntryExpired, Key: []byte("meter/8"), Offset: 1 << 40, Generation: 7, AppendTime: -1}
 	moved := code.New(code.NotLeader, "shard 0 is led elsewhere").At("b2.example:7420", 9)
 	moved.RetryAfter = 250_000_000
-	return []sample{
+	return append([]sample{
 		{"hello", 1, &Hello{VersionMin: 1, VersionMax: 2, Features: FeatureStreams, Client: "margay-go/1.0"}},
 		{"hello_ok", 1, &HelloOk{
 			Version: 1, Features: FeatureStreams, Limits: limits, KeepAliveMs: 5000, IdleMs: 30000, Node: "b1", Cluster: "main",
@@ -230,7 +230,7 @@ func samples() []sample {
 		{"unwatch", 22, &Unwatch{ID: 1}},
 		{"watch_end", 22, &WatchEnd{Shard: 1, ID: 1, Resume: 510, Generation: 7}},
 		{"watch_end_all", 0, &WatchEnd{Shard: 1, Code: code.NotLeader, Message: "shard 1 is led elsewhere", Resume: 510, Generation: 7}},
-	}
+	}, queueSamples(log)...)
 }
 
 func newFrame(t Type) Frame {
@@ -286,10 +286,16 @@ func dropUnflagged(body map[string]any, t Type, flags uint8) {
 		{TypePublished, FlagSums, "sums"},
 		{TypeLogInfo, FlagKeys, "keep"},
 		{TypeLogInfo, FlagKeys, "default_ttl"},
+		{TypeGroupCommand, FlagSettings, "settings"},
+		{TypeBrowse, FlagHeader, "header"},
+		{TypeBrowse, FlagHeader, "header_value"},
 	} {
 		if x.typ == t && flags&x.flag == 0 {
 			delete(body, x.field)
 		}
+	}
+	for _, said := range []string{"slice", "has_settings", "has_header"} { // by the flags themselves
+		delete(body, said)
 	}
 	if t == TypeSubscribed && flags&FlagDurable == 0 {
 		for _, s := range body["shards"].([]any) {
@@ -307,6 +313,8 @@ func plain(v reflect.Value) any {
 		return hex.EncodeToString(x)
 	case []byte:
 		return hex.EncodeToString(x)
+	case [16]byte:
+		return hex.EncodeToString(x[:])
 	case code.Details:
 		m := map[string]uint64{}
 		for k := code.DetailEarliest; k <= code.LastDetail; k++ {
@@ -321,6 +329,9 @@ func plain(v reflect.Value) any {
 		m := map[string]any{}
 		for i := range v.NumField() {
 			m[snake(v.Type().Field(i).Name)] = plain(v.Field(i))
+			if f := v.Field(i); v.Type() == reflect.TypeFor[BrowsedMessage]() && f.Kind() == reflect.Slice && f.IsNil() && v.Type().Field(i).Name != "Headers" {
+				m[snake(v.Type().Field(i).Name)] = nil // none is not the same as empty
+			}
 		}
 		return m
 	case reflect.Slice:

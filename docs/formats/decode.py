@@ -108,7 +108,7 @@ class Cursor:
 
 # ---- batch.md ------------------------------------------------------------------------------------------------
 
-ATTRIBUTES = {1: "zstd", 4: "control", 8: "checkpoint", 16: "checkpoint_start", 32: "carried", 128: "scheduled", 256: "dedup"}
+ATTRIBUTES = {1: "zstd", 4: "control", 8: "checkpoint", 16: "checkpoint_start", 32: "carried", 64: "settlement", 128: "scheduled", 256: "dedup"}
 ATTRIBUTES |= {512: "expired"}
 MAX_SLICE = MAX_BATCH + 3 * MAX_COUNT
 DEDUP = "dedup-id"
@@ -132,24 +132,27 @@ def read_batch(raw, form):
     need(size <= len(raw), "short")
     raw = raw[:size]
     need(crc32c(raw[52:]) == crc, "checksum")
-    need(stored or attributes & ~0x183 == 0, "attributes")
-    need(reserved == 0 and attributes & ~0x3BF == 0 and attributes & 3 <= 1, "attributes")
+    need(stored or attributes & ~0x1C3 == 0, "attributes")
+    need(reserved == 0 and attributes & ~0x3FF == 0 and attributes & 3 <= 1, "attributes")
     zstd, control, dedup = attributes & 1, attributes & 4, attributes & 256
     carried, expired = attributes & 32, attributes & 512
     need(meta <= size - 96, "size")
     need(plain <= MAX_BATCH - 96 - meta and (zstd or plain == size - 96 - meta), "size")
     if control:
-        need(attributes & 0x3A3 == 0 and attributes & 0x18 != 0x10, "attributes")
+        need(attributes & 0x3E3 == 0 and attributes & 0x18 != 0x10, "attributes")
         need(plain == 0, "size")
     else:
         need(attributes & 0x18 == 0, "attributes")
         need(not dedup or (count == 1 and not zstd), "dedup")
+        need(not dedup or not attributes & 64, "settlement")
         need(not carried or attributes & ~0xA3 == 0, "attributes")
         need(not expired or attributes == 512, "attributes")
         need(not expired or plain == 0, "size")
         need(not (carried or expired) or producer == 0, "producer")
+    metas = Cursor(raw[96 : 96 + meta])
+    settlement = read_settlement(metas) if attributes & 64 else None
     least = 5 if carried else 3 if expired else 2
-    need(0 < count <= MAX_COUNT and count * least <= meta, "count")
+    need(0 < count <= MAX_COUNT and count * least <= metas.left(), "count")
     need((producer == 0) == (sequence == 0) and not (control and producer), "producer")
     need(not control or first == 0, "timestamp")
     out = {
@@ -168,15 +171,17 @@ def read_batch(raw, form):
             "plain_size": plain,
         }
     }
+    if settlement:
+        out["header"]["settlement"] = settlement
     if control:
-        out["entries"] = read_entries(Cursor(raw[96 : 96 + meta]), count, attributes)
+        out["entries"] = read_entries(metas, count, attributes)
         return out
     if not stored:
         need(96 + meta + plain <= LIMITS["batch"] and count <= LIMITS["records"], "limit")
     body = None if zstd else Cursor(raw[96 + meta :])
     where = Origins(head[3], head[4]) if carried else lambda _, i: {"offset": head[3] + i}
     shape = {"limited": not stored, "expired": expired}
-    records = read_records(Cursor(raw[96 : 96 + meta]), body, count, where, first, plain, **shape)
+    records = read_records(metas, body, count, where, first, plain, **shape)
     scheduled = any(r["delay_us"] or r["ttl_us"] for r in records)
     need(stored or scheduled == (attributes & 128 != 0), "schedule")
     ids = [dedup_id(r) for r in records]
@@ -185,6 +190,21 @@ def read_batch(raw, form):
         need(2 <= len(ids[0] or "") <= 256, "dedup")
         out["header"]["dedup_id"] = ids[0]
     out["records"] = records
+    return out
+
+
+def read_settlement(meta):
+    """Stands before the records' metas; where none can stand the attributes say what is not so."""
+    try:
+        section = Cursor(meta.blob())
+    except Refused as refused:
+        raise Refused("attributes") from refused
+    need(section.left() >= 13, "attributes")
+    out = {"group": section.fixed("Q"), "resets": section.u32(), "generation": section.uvarint()}
+    count = section.uvarint()
+    need(out["group"] and 0 < count <= min(10_000, section.left() // 2), "settlement")
+    out["tokens"] = [[section.uvarint(), section.uvarint()] for _ in range(count)]
+    section.end()
     return out
 
 
@@ -248,7 +268,7 @@ def read_records(meta, body, count, where, first, plain, limited, expired, base=
     for n in range(count):
         at = where(meta, n)
         flags = meta.fixed("B")
-        need(flags & ~0x1F == 0 and (not expired or flags == 3), "attributes")
+        need(flags & ~0x3F == 0 and (not expired or flags == 3), "attributes")
         delta = meta.varint()
         need(delta == 0 or (at["offset"] != base if base is not None else n), "timestamp")
         need(-(1 << 63) <= first + delta < 1 << 63, "timestamp")
@@ -256,6 +276,8 @@ def read_records(meta, body, count, where, first, plain, limited, expired, base=
         delay = read_schedule(meta) if flags & 8 else 0
         ttl = read_schedule(meta) if flags & 16 else 0
         need(not ttl or ttl > delay, "schedule")
+        priority = meta.fixed("B") if flags & 32 else 0
+        need(not flags & 32 or 0 < priority <= 9, "priority")
         value_size = 0 if flags & 2 else meta.uvarint()
         need(value_size <= plain, "size")
         plain -= value_size
@@ -271,6 +293,8 @@ def read_records(meta, body, count, where, first, plain, limited, expired, base=
             "delay_us": delay,
             "ttl_us": ttl,
         }
+        if priority:
+            record["priority"] = priority
         if body is None:
             record["sizes"] = [None if flags & 2 else value_size, headers_size]
         else:
@@ -388,8 +412,74 @@ def read_last(c):
     return entry | {"batch": c.take(c.left()).hex()}
 
 
+SETTINGS = ("order_by_key", "fair_keys", "paused", "dead_expired")
+TOTALS = ("acked", "expired", "cancelled", "lost", "discarded", "dead", "redriven", "attempts", "base")
+
+
+def read_settings(c):
+    out = {"ack_wait": c.uvarint(), "max_attempts": c.u32()}
+    n = c.length()
+    need(n <= 16, "entry")
+    out["backoff"] = [c.uvarint() for _ in range(n)]
+    flags = read_up_to(c, 15)
+    out |= {name: flags >> bit & 1 == 1 for bit, name in enumerate(SETTINGS)}
+    return out | {"priority_age": c.uvarint(), "max_dead": c.u32()}
+
+
+def read_totals(c):
+    return {name: c.uvarint() for name in TOTALS}
+
+
+def read_up_to(c, last, least=0):
+    value = c.fixed("B")
+    need(least <= value <= last, "entry")
+    return value
+
+
+def read_most(c, most):
+    raw = c.blob()
+    need(len(raw) <= most, "entry")
+    return raw.decode(errors="replace")
+
+
+def read_group(c):
+    entry = {"type": "group", "id": c.fixed("Q"), "name": read_most(c, 64), "removed": read_bool(c), "resets": c.u32()}
+    entry |= {"created": c.varint(), "updated": c.varint(), "settings": read_settings(c), "cursor": c.uvarint()}
+    return entry | {"totals": read_totals(c)}
+
+
+def read_settled(c):
+    entry = {"type": "settled", "group": c.fixed("Q"), "how": read_up_to(c, 4), "ranges": []}
+    n, at = c.length(), 0
+    need(n <= c.left() // 2, "size")
+    for _ in range(n):
+        start = at + c.uvarint()
+        at = start + c.uvarint()
+        need(start < at <= U64, "entry")
+        entry["ranges"].append([start, at])
+    return entry
+
+
+def read_attempt(c):
+    entry = {"type": "attempt", "group": c.fixed("Q"), "offset": c.uvarint(), "attempts": c.u32(), "due": c.varint()}
+    entry |= {"expires": c.varint(), "append_time": c.varint(), "key": c.fixed("Q"), "priority": read_up_to(c, 9)}
+    return entry | {"retry": read_bool(c), "count": c.fixed("B"), "error": read_most(c, 256)}
+
+
+def read_dead(c):
+    entry = {"type": "dead", "group": c.fixed("Q"), "offset": c.uvarint(), "removed": read_up_to(c, 3), "attempts": c.u32()}
+    entry["reason"] = read_up_to(c, 3, least=0 if entry["removed"] else 1)
+    entry |= {"at": c.varint(), "append_time": c.varint(), "key": c.fixed("Q"), "priority": read_up_to(c, 9)}
+    return entry | {"error": read_most(c, 256)}
+
+
+def read_command(c):
+    return {"type": "command", "id": c.take(16).hex(), "at": c.varint(), "group": c.fixed("Q"), "count": c.uvarint()}
+
+
 ENTRIES = {1: read_opening, 2: read_log_start, 3: read_checkpoint_part, 4: read_producer, 5: read_generations}
-ENTRIES |= {6: read_cursor, 7: read_dedup, 8: read_last}
+ENTRIES |= {6: read_cursor, 7: read_dedup, 8: read_last, 9: read_group, 10: read_settled, 11: read_attempt, 12: read_dead}
+ENTRIES |= {13: read_command}
 
 
 def check_batch(raw, want):
@@ -606,6 +696,12 @@ CURSOR = [("name", "name"), ("shard", "I"), ("offset", "Q"), ("generation", "Q")
 CONDITION = [("record", "I"), ("version", "Q")]
 DERIVE = [("record", "I"), ("op", 2)]
 SHARD_AS_OF = [("shard", "I"), ("generation", "Q"), ("as_of", "Q")]
+TOKEN = [("group_id", "id"), ("shard", "I"), ("resets", "I"), ("generation", "Q")]
+POSITION = [("kind", 4), ("offset", "Q"), ("time", "q")]
+CONSUMER = [("name", "label"), ("in_flight", "I"), ("credit", "I")]
+GROUP_INFO = [("id", "id"), ("name", "name"), ("resets", "I"), ("settings", "settings"), ("totals", "totals"), ("created", "q")]
+GROUP_INFO += [(n, "Q") for n in ("start", "next", "end", "ready", "in_flight", "delayed", "dead", "ranges")]
+GROUP_INFO += [("oldest_append", "q"), ("held", 5), ("exact", "bool"), ("consumers", CONSUMER)]
 DETAILS = ("earliest", "latest", "last_sequence", "resume_at", "limit", "shard", "index")
 FRAMES = {
     1: ("hello", [("version_min", "H"), ("version_max", "H"), ("features", "Q"), ("client", "text")]),
@@ -630,7 +726,7 @@ FRAMES = {
     11: (
         "log_info",
         [("log", "log"), ("name", "text"), ("ack", 3), ("min_ack", 3), ("fsync", 3), ("storage", 2), ("map_version", "Q")]
-        + [("shards", [("address", "text"), ("generation", "Q")]), ("keep", 2, 1), ("default_ttl", "Q", 1)],
+        + [("shards", [("address", "text"), ("generation", "Q")]), ("keep", 3, 1), ("default_ttl", "Q", 1)],
     ),
     12: ("offsets", [("log", "log"), ("shard", "I")]),
     13: ("offsets_ok", [("shard", "I"), ("generation", "Q"), ("earliest", "Q"), ("latest", "Q"), ("append_time", "q")]),
@@ -690,7 +786,46 @@ FRAMES = {
         "watch_end",
         [("shard", "I"), ("id", "Q"), ("code", "H"), ("message", "text"), ("resume", "Q"), ("generation", "Q")],
     ),
+    62: (
+        "consume",
+        [("log", "log"), ("group", "name"), ("consumer", "label"), ("max_in_flight", "I"), ("concurrency", "I"), ("shards", "numbers")],
+    ),
+    63: (
+        "consumed",
+        [("group_id", "id"), ("ack_wait_us", "Q"), ("shards", [("shard", "I"), ("generation", "Q"), ("resets", "I")])],
+    ),
+    64: (
+        "messages",
+        [("shard", "I"), ("generation", "Q"), ("resets", "I"), ("hand_out", "Q")]
+        + [("attempts", [("index", "I"), ("attempt", "I")]), ("batch", "rest")],
+    ),
+    65: ("settle", TOKEN + [("runs", "runs")]),
+    66: ("settled", [("failed", [("run", "I"), ("index", "I"), ("code", "H")])]),
+    67: ("extend", TOKEN + [("for_us", "Q"), ("tokens", [("hand_out", "Q"), ("offset", "Q")])]),
+    68: ("extended", [("failed", [("index", "I"), ("code", "H")])]),
+    69: ("flow", [("max_in_flight", "I"), ("begun", [("shard", "I"), ("hand_out", "Q")])]),
+    70: ("leave", []),
+    71: ("consume_end", [("shard", "I"), ("code", "H"), ("message", "text")]),
+    72: (
+        "group_command",
+        [("id", "log"), ("log", "log"), ("shard", "I"), ("op", 11), ("group", "name_or_none"), ("group_id", "Q")]
+        + [("position", "position"), ("offsets", "offsets"), ("rate", "I"), ("at_us", "q"), ("settings", "settings", 1)],
+    ),
+    73: ("group_done", [("group_id", "Q"), ("count", "Q"), ("again", "bool"), ("created", "bool")]),
+    74: (
+        "group_query",
+        [("log", "log"), ("shard", "I"), ("group", "name_or_none"), ("after", "name_or_none"), ("limit", "I"), ("look", "bool")],
+    ),
+    75: ("group_infos", [("shard", "I"), ("generation", "Q"), ("more", "bool"), ("infos", GROUP_INFO)]),
+    76: (
+        "browse",
+        [("log", "log"), ("shard", "I"), ("group", "name_or_none"), ("states", 31), ("has_after", "bool")]
+        + [("after", "offset", "has_after"), ("limit", "I"), ("filter", "keys"), ("header", "text", 1), ("header_value", "blob", 1)],
+    ),
+    77: ("browsed", [("shard", "I"), ("generation", "Q"), ("more", "bool"), ("next", "Q"), ("messages", "messages")]),
 }
+# Flags that no field follows from: of messages, that the records are a slice.
+OTHER_FLAGS = {"messages": 1}
 # Which kinds of entry a frame has, and how many at least.
 ENTRIES_OF = {"got": ((0, 1), 1), "listed": ((1, 4), 0), "watch_entries": ((1, 2, 3), 1)}
 
@@ -699,7 +834,7 @@ def read_fields(c, fields, flags=0):
     out = {}
     for name, kind, *flag in fields:
         if flag and isinstance(flag[0], str):
-            out[name] = read_field(c, kind) if out[flag[0]] else ""
+            out[name] = read_field(c, kind) if out[flag[0]] else 0 if kind == "offset" else ""
         elif not flag or flags & flag[0]:
             out[name] = read_durable(c, out["shards"]) if kind == "durable" else read_field(c, kind)
     return out
@@ -757,11 +892,12 @@ def read_field(c, kind):
         value = c.fixed("B")
         need(value <= (1 if kind == "bool" else kind), "value")
         return value == 1 if kind == "bool" else value
-    if kind in ("blobs", "sums", "entries"):
+    if kind in LISTS:
         count = c.fixed("I")
         need(count <= c.left(), "size")
-        one = {"blobs": lambda: c.blob().hex(), "sums": lambda: c.fixed("q"), "entries": lambda: read_entry(c)}[kind]
-        return [one() for _ in range(count)]
+        return [LISTS[kind](c) for _ in range(count)]
+    if kind in OF_QUEUES:
+        return OF_QUEUES[kind](c)
     if kind == "keys":
         return read_filter(c, True)
     if kind == "details":
@@ -782,6 +918,54 @@ def read_field(c, kind):
     return c.text() if kind == "text" else c.take(16).hex() if kind == "log" else c.fixed(kind)
 
 
+def read_label(c, most=64):
+    raw = c.blob()
+    need(len(raw) <= most, "value")
+    return raw.decode(errors="replace")
+
+
+def read_name_or_none(c):
+    name = c.text()
+    need(not name or NAME.match(name), "value")
+    return name
+
+
+def read_position(c):
+    out = read_fields(c, POSITION)
+    need((out["kind"] == 3 or not out["offset"]) and (out["kind"] == 4 or not out["time"]), "value")
+    return out
+
+
+def read_run(c):
+    op = read_field(c, 4)
+    out = {"op": op, "hand_out": c.fixed("Q"), "offset": c.fixed("Q"), "count": c.fixed("I"), "after_us": 0, "reason": ""}
+    need(op and out["count"] and max(out["hand_out"], out["offset"]) + out["count"] - 1 <= U64, "value")
+    if op == 2:
+        out["after_us"] = c.fixed("Q")
+        need(out["after_us"] <= MAX_SCHEDULE_US, "value")
+    if op in (2, 3):
+        out["reason"] = read_label(c, 4096)
+    return out
+
+
+def read_message(c):
+    out = {"offset": c.uvarint(), "state": read_field(c, 16)}
+    need(out["state"] in (1, 2, 4, 8, 16), "value")
+    out |= {"attempts": c.u32(), "due": c.varint(), "expires": c.varint(), "consumer": read_label(c)}
+    out |= {"reason": read_field(c, 3), "error": read_label(c, 256), "at": c.varint(), "append_time": c.varint()}
+    out |= {"generation": c.uvarint(), "priority": read_field(c, 9)}
+    has = read_field(c, 3)
+    out["key"] = c.blob().hex() if has & 1 else None
+    out["value"] = c.blob().hex() if has & 2 else None
+    return out | {"headers": c.blob().hex()}
+
+
+LISTS = {"blobs": lambda c: c.blob().hex(), "sums": lambda c: c.fixed("q"), "entries": lambda c: read_entry(c)}
+LISTS |= {"numbers": lambda c: c.fixed("I"), "offsets": lambda c: c.fixed("Q"), "runs": read_run, "messages": read_message}
+OF_QUEUES = {"label": read_label, "name_or_none": read_name_or_none, "position": read_position, "offset": lambda c: c.fixed("Q")}
+OF_QUEUES |= {"settings": lambda c: read_settings(c), "totals": lambda c: read_totals(c), "blob": lambda c: c.blob().hex()}
+
+
 def read_details(c):
     """Ascending keys; those without a name here are of a newer peer and passed over."""
     out, last = {}, 0
@@ -796,7 +980,8 @@ def read_details(c):
 
 def read_body(name, flags, raw):
     fields = next(fields for other, fields in FRAMES.values() if other == name)
-    need(flags & ~sum({f[2] for f in fields if len(f) > 2 and isinstance(f[2], int)}) == 0, "unsupported")
+    known = sum({f[2] for f in fields if len(f) > 2 and isinstance(f[2], int)}) | OTHER_FLAGS.get(name, 0)
+    need(flags & ~known == 0, "unsupported")
     c = Cursor(raw)
     out = read_fields(c, fields, flags)
     c.end()
@@ -831,7 +1016,34 @@ def read_body(name, flags, raw):
         need(out["kind"] >= 2, "value")
     elif name == "subscribe":
         need(out["shards"] and all(s["kind"] >= 2 or s["at"] == 0 for s in out["shards"]), "value")
+    elif name in QUEUE_RULES:
+        need(QUEUE_RULES[name](out), "value")
     return out
+
+
+def rising(numbers):
+    return all(a < b for a, b in zip(numbers, numbers[1:]))
+
+
+# What must be so of the bodies of queues, beyond what their fields say.
+QUEUE_RULES = {
+    "consume": lambda f: 0 < f["max_in_flight"] <= 100_000 and f["concurrency"] and f["shards"],
+    "messages": lambda f: rising([a["index"] for a in f["attempts"]]) and all(a["attempt"] >= 2 for a in f["attempts"]),
+    "settle": lambda f: 0 < len(f["runs"]) <= 4096 and sum(r["count"] for r in f["runs"]) <= 65_536,
+    "settled": lambda f: len(f["failed"]) <= 65_536 and all(x["code"] for x in f["failed"]),
+    "extend": lambda f: f["for_us"] <= 12 * 3_600_000_000 and 0 < len(f["tokens"]) <= 65_536,
+    "extended": lambda f: len(f["failed"]) <= 65_536 and all(x["code"] for x in f["failed"]),
+    "flow": lambda f: f["max_in_flight"] <= 100_000,
+    "group_command": lambda f: f["op"] and (f["group"] or f["op"] >= 10) and len(f["offsets"]) <= 10_000,
+    "group_query": lambda f: 0 < f["limit"] <= 1000,
+    "group_infos": lambda f: len(f["infos"]) <= 1000,
+    "browse": lambda f: f["states"]
+    and (f["states"] == 16) == (not f["group"])
+    and (f["states"] < 16 or f["states"] == 16)
+    and 0 < f["limit"] <= 1000
+    and max(len(f.get("header", "").encode()), len(f.get("header_value", "")) // 2) <= LIMITS["header_bytes"],
+    "browsed": lambda f: len(f["messages"]) <= 1000,
+}
 
 
 def check_frame(raw, _):

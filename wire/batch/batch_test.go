@@ -54,6 +54,7 @@ func drawRecord(t *rapid.T) batch.Record {
 	if rapid.Bool().Draw(t, "expires") {
 		r.TTL = r.Delay + time.Duration(rapid.Int64Range(1, 1<<50).Draw(t, "ttl"))*time.Microsecond
 	}
+	r.Priority = rapid.Uint8Max(batch.MaxPriority).Draw(t, "priority")
 	for range rapid.IntRange(0, 3).Draw(t, "headers") {
 		h := batch.Header{
 			Key:   rapid.StringN(0, 10, 40).Draw(t, "header"),
@@ -136,7 +137,7 @@ func sameRecords(t interface{ Fatalf(string, ...any) }, got, want []batch.Record
 	for i := range want {
 		g, w := got[i], want[i]
 		same := sameBytes(g.Key, w.Key) && sameBytes(g.Value, w.Value) && g.Timestamp == w.Timestamp &&
-			g.Delay == w.Delay && g.TTL == w.TTL && len(g.Headers) == len(w.Headers)
+			g.Delay == w.Delay && g.TTL == w.TTL && g.Priority == w.Priority && len(g.Headers) == len(w.Headers)
 		for j := 0; same && j < len(w.Headers); j++ {
 			same = g.Headers[j].Key == w.Headers[j].Key && bytes.Equal(g.Headers[j].Value, w.Headers[j].Value)
 		}
@@ -165,7 +166,7 @@ func sameMetas(t interface{ Fatalf(string, ...any) }, b batch.Batch, want []batc
 		}
 		w := want[i]
 		if !sameBytes(m.Key, w.Key) || m.Null != (w.Value == nil) || m.Timestamp != w.Timestamp || m.Delay != w.Delay ||
-			m.TTL != w.TTL || m.ValueSize != len(w.Value) || metas.Offset() != b.BaseOffset()+uint64(i) {
+			m.TTL != w.TTL || m.Priority != w.Priority || m.ValueSize != len(w.Value) || metas.Offset() != b.BaseOffset()+uint64(i) {
 			t.Fatalf("meta %d is %+v, want %+v", i, m, w)
 		}
 	}
@@ -198,7 +199,9 @@ func TestEntriesComeBackAsTheyWere(t *testing.T) {
 
 func drawEntry(t *rapid.T) batch.Entry {
 	u := rapid.Uint64()
-	switch rapid.IntRange(0, 6).Draw(t, "kind") {
+	switch kind := rapid.IntRange(0, 11).Draw(t, "kind"); kind {
+	case 7, 8, 9, 10, 11:
+		return drawGroupEntry(t, kind)
 	case 0:
 		e := batch.Opening{Generation: u.Draw(t, "g"), Leader: rapid.String().Draw(t, "leader")}
 		for range rapid.IntRange(0, 5).Draw(t, "replicas") {

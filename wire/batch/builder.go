@@ -14,12 +14,13 @@ const keepBuffer = 512 << 10
 
 // Builder collects records and lays them out as a batch. It is reusable and not safe for concurrent use.
 type Builder struct {
-	lim    Limits
-	meta   []byte
-	body   []byte
-	packed []byte
-	count  int
-	first  int64
+	lim        Limits
+	meta       []byte
+	body       []byte
+	settlement []byte
+	packed     []byte
+	count      int
+	first      int64
 
 	scheduled, dedup bool // what the attributes will say of the records
 }
@@ -31,11 +32,12 @@ func NewBuilder(lim Limits) *Builder { return &Builder{lim: lim.Effective()} }
 func (b *Builder) Len() int { return b.count }
 
 // Size is what the batch would take without compression.
-func (b *Builder) Size() int { return HeaderSize + len(b.meta) + len(b.body) }
+func (b *Builder) Size() int { return HeaderSize + len(b.settlement) + len(b.meta) + len(b.body) }
 
 // Reset forgets all records and keeps the buffers.
 func (b *Builder) Reset() {
 	b.meta, b.body, b.packed = reuse(b.meta), reuse(b.body), reuse(b.packed)
+	b.settlement = reuse(b.settlement)
 	b.count, b.first, b.scheduled, b.dedup = 0, 0, false, false
 }
 
@@ -47,7 +49,7 @@ func reuse(p []byte) []byte {
 }
 
 // Add copies the record into the batch. On an error nothing of it remains: ErrFull when a fresh batch would take
-// it, ErrTooLarge when none would, ErrSchedule, ErrTimestamp or ErrDedup when it contradicts itself. A record with a dedup
+// it, ErrTooLarge when none would, ErrSchedule, ErrTimestamp, ErrDedup or ErrPriority when it contradicts itself. A record with a dedup
 // id is alone in its batch: it meets ErrFull when there is another, and the next one meets it.
 func (b *Builder) Add(r Record) error {
 	headers := headersSize(r.Headers)
@@ -74,7 +76,7 @@ func (b *Builder) Add(r Record) error {
 	before := len(b.meta)
 	b.meta = appendMeta(b.meta, &r, delta, delay, ttl, headers)
 	if b.Size()+headers+len(r.Value) > b.lim.Batch {
-		alone := HeaderSize + len(b.meta) - before + headers + len(r.Value)
+		alone := HeaderSize + len(b.settlement) + len(b.meta) - before + headers + len(r.Value)
 		b.meta = b.meta[:before]
 		if alone > b.lim.Batch {
 			return fmt.Errorf("add record: %d bytes encoded, a batch takes %d: %w", alone, b.lim.Batch, ErrTooLarge)
@@ -103,6 +105,12 @@ func (b *Builder) checkRecord(r *Record, headers int) error {
 	case len(r.Key)+headers+len(r.Value) > b.lim.Record:
 		return fmt.Errorf("add record: %d bytes, at most %d: %w", len(r.Key)+headers+len(r.Value), b.lim.Record, ErrTooLarge)
 	}
+	if r.Priority > MaxPriority {
+		return fmt.Errorf("add record: priority %d, at most %d: %w", r.Priority, MaxPriority, ErrPriority)
+	}
+	if hasDedupID(r.Headers) && len(b.settlement) > 0 {
+		return fmt.Errorf("add record with a dedup id to a batch that settles messages: %w", ErrSettlement)
+	}
 	if hasDedupID(r.Headers) && !validDedupID(len(r.Headers[0].Value)) {
 		return fmt.Errorf("add record: dedup id of %d bytes: %w", len(r.Headers[0].Value), ErrDedup)
 	}
@@ -124,6 +132,10 @@ func appendMeta(dst []byte, r *Record, delta int64, delay, ttl uint64, headers i
 	if ttl > 0 {
 		flags |= flagTTL
 		dst = appendUvarint(dst, ttl)
+	}
+	if r.Priority > 0 {
+		flags |= flagPriority
+		dst = append(dst, r.Priority)
 	}
 	if r.Value == nil {
 		flags |= flagNull
@@ -166,10 +178,13 @@ func (b *Builder) BuildTo(buf []byte, producerID, producerSeq uint64, compressio
 	if b.dedup {
 		attributes |= AttrDedup
 	}
-	out := lay(buf, b.meta, body)
+	if len(b.settlement) > 0 {
+		attributes |= AttrSettlement
+	}
+	out := lay(buf, b.settlement, b.meta, body)
 	out.seal(produced{
 		attributes: attributes, count: b.count, producerID: producerID, producerSeq: producerSeq,
-		firstTime: b.first, plainSize: len(b.body), metaSize: len(b.meta),
+		firstTime: b.first, plainSize: len(b.body), metaSize: len(b.settlement) + len(b.meta),
 	})
 	return out, nil
 }
@@ -189,12 +204,13 @@ func pack(scratch *[]byte, body []byte, compression Compression) ([]byte, Attr, 
 	return nil, 0, fmt.Errorf("build batch with compression %d: %w", compression, ErrAttributes)
 }
 
-// lay puts meta and body behind an empty header.
-func lay(buf, meta, body []byte) Batch {
-	out := room(buf, HeaderSize+len(meta)+len(body))
+// lay puts settlement, meta and body behind an empty header.
+func lay(buf, settlement, meta, body []byte) Batch {
+	out := room(buf, HeaderSize+len(settlement)+len(meta)+len(body))
 	clear(out[:HeaderSize])
-	copy(out[HeaderSize:], meta)
-	copy(out[HeaderSize+len(meta):], body)
+	at := HeaderSize + copy(out[HeaderSize:], settlement)
+	at += copy(out[at:], meta)
+	copy(out[at:], body)
 	return out
 }
 

@@ -39,6 +39,9 @@ func BuildCarried(records []Carried, compression Compression) (Batch, error) {
 		if !delayOK || !ttlOK || ttl > 0 && ttl <= delay {
 			return nil, fmt.Errorf("carry record with delay %v and TTL %v: %w", r.Delay, r.TTL, ErrSchedule)
 		}
+		if r.Priority > MaxPriority {
+			return nil, fmt.Errorf("carry record with priority %d: %w", r.Priority, ErrPriority)
+		}
 		delta := r.Timestamp - first
 		if (delta > 0) != (r.Timestamp > first) && delta != 0 {
 			return nil, fmt.Errorf("carry record with timestamp %d behind %d: %w", r.Timestamp, first, ErrTimestamp)
@@ -60,7 +63,7 @@ func BuildCarried(records []Carried, compression Compression) (Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := lay(nil, meta, packed)
+	out := lay(nil, nil, meta, packed)
 	out.seal(produced{
 		attributes: attributes | AttrCarried | scheduled, count: len(records), firstTime: first, plainSize: len(body), metaSize: len(meta),
 	})

@@ -117,6 +117,8 @@ func (b Batch) checkHeader() (int, error) {
 		return posAttributes, ErrAttributes
 	case attr&AttrDedup != 0 && (count != 1 || b.Compressed()):
 		return posAttributes, ErrDedup
+	case attr&AttrDedup != 0 && b.HasSettlement():
+		return posAttributes, ErrSettlement
 	}
 	if attr&(AttrCarried|AttrExpired) != 0 {
 		if pos, err := b.checkLeaderHeader(attr); err != nil {
@@ -125,6 +127,13 @@ func (b Batch) checkHeader() (int, error) {
 		if least = minCarriedMeta; b.IsExpired() {
 			least = minExpiredMeta
 		}
+	}
+	if b.HasSettlement() {
+		left, pos, err := b.checkSettlement()
+		if err != nil {
+			return pos, err
+		}
+		meta = uint64(left)
 	}
 	switch {
 	case count == 0 || count > maxDecodeCount || count*least > meta:

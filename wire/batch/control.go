@@ -17,10 +17,15 @@ const (
 	TypeCursor         EntryType = 6
 	TypeDedup          EntryType = 7
 	TypeLast           EntryType = 8
+	TypeGroup          EntryType = 9
+	TypeSettled        EntryType = 10
+	TypeAttempt        EntryType = 11
+	TypeDead           EntryType = 12
+	TypeCommand        EntryType = 13
 )
 
-// Entry is one statement of a control batch: Opening, LogStart, CheckpointPart, Producer, Generations, Cursor, Dedup or
-// Last.
+// Entry is one statement of a control batch: Opening, LogStart, CheckpointPart, Producer, Generations, Cursor, Dedup,
+// Last, Group, Settled, Attempt, Dead or Command.
 type Entry interface {
 	Type() EntryType
 	// AppendTo appends the entry's bytes, without type and length.
@@ -140,6 +145,16 @@ func parseEntry(c *cursor) Entry {
 		e = parseDedup(&in)
 	case TypeLast:
 		e = parseLast(&in)
+	case TypeGroup:
+		e = parseGroup(&in)
+	case TypeSettled:
+		e = parseSettled(&in)
+	case TypeAttempt:
+		e = parseAttempt(&in)
+	case TypeDead:
+		e = parseDead(&in)
+	case TypeCommand:
+		e = parseCommand(&in)
 	default:
 		c.pos = start
 		c.fail(ErrUnknownEntry)

@@ -44,6 +44,10 @@ var (
 	ErrSlice = errors.New("records of the slice do not rise, or its source does not have them")
 	// ErrCarried means a carried record whose first place is not one before its batch.
 	ErrCarried = errors.New("carried record does not come from before its batch")
+	// ErrSettlement means a settlement out of bounds, or beside a dedup id.
+	ErrSettlement = errors.New("settlement is not one of 1 to 10000 messages of a group, or stands beside a dedup id")
+	// ErrPriority means a priority that is none.
+	ErrPriority = errors.New("priority is not 0 to 9, or 0 is written")
 	// ErrUnknownEntry means a control entry of a newer release: the log must not be opened by this one.
 	ErrUnknownEntry = errors.New("control entry is not known to this release")
 	// ErrEntry means a control entry whose fields contradict each other.

@@ -12,7 +12,7 @@ func BuildExpired(keys [][]byte, at int64) Batch {
 		meta = appendVarint(append(meta, flagKey|flagNull), 0)
 		meta = append(appendUvarint(meta, uint64(len(k))), k...)
 	}
-	out := lay(nil, meta, nil)
+	out := lay(nil, nil, meta, nil)
 	out.seal(produced{attributes: AttrExpired, count: len(keys), firstTime: at, metaSize: len(meta)})
 	return out
 }

@@ -188,6 +188,13 @@ func rebuild(t *testing.T, b batch.Batch, records []batch.Record) batch.Batch {
 			t.Fatalf("accepted %+v, but would not write it: %v", r, err)
 		}
 	}
+	if s, ok, err := b.Settlement(); err != nil {
+		t.Fatalf("accepted, but its settlement cannot be read: %v", err)
+	} else if ok {
+		if err := builder.SetSettlement(s); err != nil {
+			t.Fatalf("accepted %+v, but would not write it: %v", s, err)
+		}
+	}
 	out, err := builder.Build(b.ProducerID(), b.ProducerSequence(), batch.None)
 	if err != nil {
 		t.Fatal(err)

@@ -41,7 +41,7 @@ const (
 	minExpiredMeta  = 1 + minRecordMeta // a key
 	minControlEntry = 2                 // type and length
 	compressionMask = Attr(3)
-	producerMaySet  = compressionMask | AttrScheduled | AttrDedup
+	producerMaySet  = compressionMask | AttrScheduled | AttrDedup | AttrSettlement
 	knownAttributes = producerMaySet | AttrControl | AttrCheckpoint | AttrCheckpointStart | AttrCarried | AttrExpired
 	compressionNone = Attr(None)
 	compressionZstd = Attr(Zstd)
@@ -50,13 +50,13 @@ const (
 // Attr are the attribute bits of a batch; the two lowest name the compression of the body.
 type Attr uint16
 
-// Attribute bits. Settlement is reserved and refused until its reading exists.
+// Attribute bits.
 const (
 	AttrControl         Attr = 1 << 2
 	AttrCheckpoint      Attr = 1 << 3
 	AttrCheckpointStart Attr = 1 << 4
 	AttrCarried         Attr = 1 << 5 // records written again by a leader, with the places they had, see Carried
-	AttrSettlement      Attr = 1 << 6
+	AttrSettlement      Attr = 1 << 6 // storing the batch settles messages of a group, see Settlement
 	AttrScheduled       Attr = 1 << 7 // a record has a delay or a time to live
 	AttrDedup           Attr = 1 << 8 // the one record has a dedup id, see DedupID
 	AttrExpired         Attr = 1 << 9 // a leader's tombstones of keys whose time to live ended

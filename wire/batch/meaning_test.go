@@ -257,7 +257,7 @@ func ruleName(t *testing.T, err error) string {
 		"limit": batch.ErrLimit, "schedule": batch.ErrSchedule, "timestamp": batch.ErrTimestamp,
 		"producer": batch.ErrProducer, "assigned": batch.ErrAssigned, "compression": batch.ErrCompression,
 		"unknown_entry": batch.ErrUnknownEntry, "entry": batch.ErrEntry, "dedup": batch.ErrDedup, "slice": batch.ErrSlice,
-		"carried": batch.ErrCarried,
+		"carried": batch.ErrCarried, "settlement": batch.ErrSettlement, "priority": batch.ErrPriority,
 	} {
 		if errors.Is(err, rule) {
 			return name

@@ -11,6 +11,7 @@ type Meta struct {
 	Timestamp   int64
 	Delay       time.Duration
 	TTL         time.Duration
+	Priority    uint8
 	ValueSize   int
 	HeadersSize int // as encoded, 0 = none
 }
@@ -64,6 +65,9 @@ func (m *Metas) reset(b Batch) {
 	}
 	m.left = b.Count()
 	m.c = cursor{b: b.meta()}
+	if b.HasSettlement() {
+		settlementSection(&m.c)
+	}
 }
 
 // Next fills meta with the next record's. It returns false at the end.
@@ -137,6 +141,9 @@ func (m *Metas) step(meta *Meta) {
 		}
 	}
 	meta.Delay, meta.TTL = time.Duration(delay)*time.Microsecond, time.Duration(ttl)*time.Microsecond
+	if flags&flagPriority != 0 {
+		meta.Priority = c.priority()
+	}
 	if flags&flagNull == 0 {
 		meta.ValueSize = m.take(0)
 	}
@@ -176,6 +183,16 @@ func (m *Metas) take(least uint64) int {
 	}
 	m.plain -= int(v)
 	return int(v)
+}
+
+func (c *cursor) priority() uint8 {
+	v := c.u8()
+	if c.err == nil && (v == 0 || v > MaxPriority) {
+		c.pos--
+		c.fail(ErrPriority)
+		return 0
+	}
+	return v
 }
 
 func (c *cursor) schedule() uint64 {

@@ -89,7 +89,7 @@ func (r *Reader) step(m *Meta) (bool, error) {
 // read reads the record of the meta that step read.
 func (r *Reader) read(m *Meta, rec *Record) (bool, error) {
 	c := &r.body
-	*rec = Record{Key: m.Key, Timestamp: m.Timestamp, Delay: m.Delay, TTL: m.TTL}
+	*rec = Record{Key: m.Key, Timestamp: m.Timestamp, Delay: m.Delay, TTL: m.TTL, Priority: m.Priority}
 	r.section = nil
 	if m.HeadersSize > 0 {
 		r.section = c.bytes(m.HeadersSize)

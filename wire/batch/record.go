@@ -16,6 +16,7 @@ type Record struct {
 	Timestamp int64         // Unix microseconds, the producer's
 	Delay     time.Duration // from the append time; 0 = at once. Whole microseconds, rounded up
 	TTL       time.Duration // from the append time; 0 = for ever; must be above Delay
+	Priority  uint8         // 0 to MaxPriority; what is higher is handed out first
 }
 
 // Header is a named value beside a record. A nil Value is an empty one.
@@ -42,6 +43,7 @@ const (
 	flagHeaders
 	flagDelay
 	flagTTL
+	flagPriority
 	knownFlags = 1<<iota - 1
 )
 

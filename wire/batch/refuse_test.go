@@ -137,7 +137,7 @@ func TestCheckProducedRefuses(t *testing.T) {
 		"seq, no producer": {func(b []byte) []byte { b[64] = 0; return b }, batch.ErrProducer},
 		"plain size":       {func(b []byte) []byte { b[88]++; return b }, batch.ErrSize},
 		"meta size":        {func(b []byte) []byte { u32(b[92:], math.MaxUint32); return b }, batch.ErrSize},
-		"record flag":      {func(b []byte) []byte { b[meta] |= 32; return b }, batch.ErrAttributes},
+		"record flag":      {func(b []byte) []byte { b[meta] |= 64; return b }, batch.ErrAttributes},
 		"first delta":      {func(b []byte) []byte { b[meta+1] = 2; return b }, batch.ErrTimestamp},
 		"key size":         {func(b []byte) []byte { b[meta+2] = 127; return b }, batch.ErrSize},
 	} {

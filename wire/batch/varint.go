@@ -45,6 +45,29 @@ func (c *cursor) bool() bool {
 	return v == 1
 }
 
+// upTo reads a byte of a control entry that is at most last.
+func (c *cursor) upTo(last byte) byte {
+	v := c.u8()
+	if v > last {
+		c.pos--
+		c.fail(ErrEntry)
+		return 0
+	}
+	return v
+}
+
+// most reads a string of a control entry that has at most n bytes.
+func (c *cursor) most(n int) string {
+	start := c.pos
+	p := c.bytes(c.length())
+	if len(p) > n {
+		c.pos = start
+		c.fail(ErrEntry)
+		return ""
+	}
+	return string(p)
+}
+
 // u32 reads a varint that must fit 32 bits.
 func (c *cursor) u32() uint32 {
 	start := c.pos

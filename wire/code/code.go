@@ -71,6 +71,7 @@ const (
 	Deleted          Code = 31
 	TakenOver        Code = 32
 	NotANumber       Code = 33
+	NoLongerOwner    Code = 34
 )
 
 // Error returns the stable name, for example "not_found". A code that this build does not know (the

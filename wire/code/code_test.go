@@ -24,13 +24,13 @@ func TestTableIsComplete(t *testing.T) {
 		}
 		seen[row.name] = true
 	}
-	if got := len(All()); got != int(NotANumber) {
-		t.Errorf("All has %d codes, want %d", got, NotANumber)
+	if got := len(All()); got != int(NoLongerOwner) {
+		t.Errorf("All has %d codes, want %d", got, NoLongerOwner)
 	}
 }
 
 func TestUnknownCodeConcludesNothing(t *testing.T) {
-	for _, c := range []Code{0, NotANumber + 1, 65535} {
+	for _, c := range []Code{0, NoLongerOwner + 1, 65535} {
 		if c.Known() || c.Class() != ClassUnknown || c.Remedy() == "" {
 			t.Errorf("code %d: known %v, class %v, remedy %q", c, c.Known(), c.Class(), c.Remedy())
 		}

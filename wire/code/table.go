@@ -43,4 +43,5 @@ var table = [...]struct {
 	Deleted:          {"deleted", ClassFatal, "The log or the durable subscription was deleted while it was in use.", "stop using it; a new one of the same name shares nothing with it"},
 	TakenOver:        {"taken_over", ClassFatal, "The durable subscription was opened again by somebody else, who goes on where it stands.", "let the newer holder go on; opening it again takes it back"},
 	NotANumber:       {"not_a_number", ClassFatal, "A number was to be added to a value that is no 64-bit decimal number, or the sum is none.", "set the key to a number, or add another one"},
+	NoLongerOwner:    {"no_longer_owner", ClassFatal, "The claim has ended: it timed out, or the message was settled or handed to somebody else.", "stop working on it; whoever holds it now settles it"},
 }
