@@ -274,8 +274,11 @@ func logInfo(rl *router.Log, agreed wire.Features) *wire.LogInfo {
 	}
 	if agreed.Has(wire.FeatureCaches) { // another client could not read the answer
 		out.Keep, out.DefaultTTL = wire.KeepAll, uint64(info.TTL.Microseconds())
-		if info.Keep == control.KeepNewest {
+		switch {
+		case info.Keep == control.KeepNewest:
 			out.Keep = wire.KeepNewest
+		case info.Keep == control.KeepUnsettled && agreed.Has(wire.FeatureQueues):
+			out.Keep = wire.KeepUnsettled
 		}
 	}
 	for _, s := range rl.Shards {

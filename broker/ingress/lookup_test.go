@@ -16,6 +16,7 @@ import (
 // What a log keeps is told to who agreed on reading it: the answer to another is without, or it could not be read.
 func TestLogInfoSaysWhatIsKept(t *testing.T) {
 	const before = wire.AllFeatures &^ wire.FeatureCaches
+	const beforeQueues = wire.AllFeatures &^ wire.FeatureQueues
 	for _, tc := range []struct {
 		log    control.Log
 		agreed wire.Features
@@ -27,6 +28,9 @@ func TestLogInfoSaysWhatIsKept(t *testing.T) {
 		{control.Log{Preset: control.PresetStream, Keep: control.KeepNewest}, wire.AllFeatures, wire.KeepNewest, 0},
 		{control.Log{Preset: control.PresetCache, TTL: 30 * time.Minute}, wire.AllFeatures, wire.KeepNewest, 1_800_000_000},
 		{control.Log{Preset: control.PresetCache, TTL: 30 * time.Minute}, before, wire.KeepUnknown, 0},
+		{control.Log{Preset: control.PresetQueue}, wire.AllFeatures, wire.KeepUnsettled, 0},
+		{control.Log{Preset: control.PresetQueue}, beforeQueues, wire.KeepAll, 0},
+		{control.Log{Preset: control.PresetQueue, Keep: control.KeepAll}, wire.AllFeatures, wire.KeepAll, 0},
 	} {
 		tc.log.SetDefaults()
 		got := logInfo(&router.Log{Name: "t/n/l", Info: &tc.log, Shards: []router.Shard{{}}}, tc.agreed)
