@@ -24,6 +24,7 @@ type Hub struct {
 	index    *Index[*group]    // over filtered
 	touched  []*group
 	ended    *End
+	ends     ends
 	waiting  waiters // for an offset to be committed
 
 	position atomic.Uint64 // pos.Sequence, for a reader that is catching up
@@ -238,11 +239,18 @@ func (h *Hub) leave(q *Queue) bool {
 
 // Close ends the hub: live queues are told why, later joins are refused.
 func (h *Hub) Close(err error) {
+	told := h.shut(err)
+	told.tell(err)
+}
+
+// shut returns who is to be told besides.
+func (h *Hub) shut(err error) (told ends) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ended != nil {
-		return
+		return ends{}
 	}
+	told, h.ends = h.ends, ends{}
 	h.ended = &End{Err: err}
 	for _, q := range h.plain.queues {
 		q.end(h.shard, err)
@@ -256,6 +264,7 @@ func (h *Hub) Close(err error) {
 	for len(h.waiting) > 0 {
 		close(heap.Pop(&h.waiting).(*awaiting).reached)
 	}
+	return told
 }
 
 // Err is why the hub ended, nil while it is live.

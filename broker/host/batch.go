@@ -23,16 +23,23 @@ func (s *Shard) Batch(buf []byte, seq uint64) (batch.Batch, error) {
 		return nil, storage.ErrDropped
 	}
 	b, err := l.ReadTo(buf, seq, seq+1, readOne)
-	if gap, ok := errors.AsType[*storage.GapError](err); ok {
-		return nil, errors.Join(storage.ErrDropped, gap)
+	if err != nil {
+		return nil, dropped(err)
 	}
-	if err == nil && len(b) == 0 {
+	if len(b) == 0 {
 		return nil, storage.ErrDropped // a log in memory was opened anew
 	}
-	if err == nil {
-		s.host.hot.read(s.opening, seq, b)
+	s.host.hot.read(s.opening, seq, b)
+	return b, nil
+}
+
+// dropped makes a gap, which an operator has accepted, of what is no longer there: whoever asks for one batch need not tell
+// the two apart.
+func dropped(err error) error {
+	if gap, ok := errors.AsType[*storage.GapError](err); ok {
+		return errors.Join(storage.ErrDropped, gap)
 	}
-	return b, err
+	return err
 }
 
 // KeepsNewest says whether the log keeps the newest record of each key: then nothing that a key's value lies in goes.

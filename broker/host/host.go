@@ -68,6 +68,7 @@ type Host struct {
 	space     *space
 	sessions  Sessions
 	hot       hotBatches
+	shared    shared
 	openings  atomic.Uint64 // of shards, since the start
 
 	stepped *Stepped        // who takes its steps, when Run does not

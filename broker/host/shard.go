@@ -71,6 +71,7 @@ type Shard struct {
 	asked    atomic.Int64 // when the core was last told that its keys are read (us)
 	seen     atomic.Int64 // the latest time that was told as the shard's (us)
 	saved    savedKeys
+	ahead    atomic.Uint64 // the batch behind those that were last read for sharing
 }
 
 type logBox struct{ storage.Log }
