@@ -182,7 +182,7 @@ def read_batch(raw, form):
     where = Origins(head[3], head[4]) if carried else lambda _, i: {"offset": head[3] + i}
     shape = {"limited": not stored, "expired": expired}
     records = read_records(metas, body, count, where, first, plain, **shape)
-    scheduled = any(r["delay_us"] or r["ttl_us"] for r in records)
+    scheduled = any(r["delay_us"] or r["ttl_us"] or r.get("priority") for r in records)
     need(stored or scheduled == (attributes & 128 != 0), "schedule")
     ids = [dedup_id(r) for r in records]
     need(stored or (ids[0] is not None) == (dedup != 0) and not any(i is not None for i in ids[1:]), "dedup")

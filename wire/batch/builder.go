@@ -88,7 +88,7 @@ func (b *Builder) Add(r Record) error {
 	}
 	b.body = append(b.body, r.Value...)
 	b.first = first
-	b.scheduled = b.scheduled || delay|ttl != 0
+	b.scheduled = b.scheduled || delay|ttl|uint64(r.Priority) != 0
 	b.dedup = dedup
 	b.count++
 	return nil

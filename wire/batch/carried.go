@@ -46,7 +46,7 @@ func BuildCarried(records []Carried, compression Compression) (Batch, error) {
 		if (delta > 0) != (r.Timestamp > first) && delta != 0 {
 			return nil, fmt.Errorf("carry record with timestamp %d behind %d: %w", r.Timestamp, first, ErrTimestamp)
 		}
-		if delay|ttl != 0 {
+		if delay|ttl|uint64(r.Priority) != 0 {
 			scheduled = AttrScheduled
 		}
 		headers := headersSize(r.Headers)

@@ -203,7 +203,7 @@ func (b Batch) checkRecords(lim Limits) (int, error) {
 			len(m.Key)+m.HeadersSize+m.ValueSize > lim.Record {
 			return HeaderSize + start, ErrLimit
 		}
-		scheduled = scheduled || m.Delay|m.TTL != 0
+		scheduled = scheduled || m.Delay|m.TTL != 0 || m.Priority != 0
 		if b.Compressed() {
 			continue
 		}

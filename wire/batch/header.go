@@ -57,7 +57,7 @@ const (
 	AttrCheckpointStart Attr = 1 << 4
 	AttrCarried         Attr = 1 << 5 // records written again by a leader, with the places they had, see Carried
 	AttrSettlement      Attr = 1 << 6 // storing the batch settles messages of a group, see Settlement
-	AttrScheduled       Attr = 1 << 7 // a record has a delay or a time to live
+	AttrScheduled       Attr = 1 << 7 // a record has a delay, a time to live or a priority
 	AttrDedup           Attr = 1 << 8 // the one record has a dedup id, see DedupID
 	AttrExpired         Attr = 1 << 9 // a leader's tombstones of keys whose time to live ended
 )
@@ -151,7 +151,7 @@ func (b Batch) IsCheckpointStart() bool { return b.Attributes()&AttrCheckpointSt
 // Compressed reports whether the body must be decompressed to read values and headers.
 func (b Batch) Compressed() bool { return b.Attributes()&compressionMask != compressionNone }
 
-// Scheduled reports whether a record of the batch has a delay or a time to live: who need not look for deadlines in
+// Scheduled reports whether a record of the batch has a delay, a time to live or a priority: who need not look for these in
 // the others need not walk their metas.
 func (b Batch) Scheduled() bool { return b.Attributes()&AttrScheduled != 0 }
 
