@@ -106,6 +106,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	}
 	r, err := (&comparison{options: o, root: dir, binaries: binaries, rows: rows, missing: missing, say: say}).run(ctx)
 	if r != nil {
+		r.Guide = guide(dir, o.out)
 		r.Command = strings.TrimSpace("go run ./bench/versus " + strings.Join(args, " "))
 		err = errors.Join(err, r.Text(out))
 	}
@@ -120,6 +121,17 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	}
 	say("written to %s: versus.md, versus.json, versus.svg", o.out)
 	return nil
+}
+
+// guide is the link from a page in a directory to the page that says how to read it.
+func guide(root, out string) string {
+	const name = "README.md"
+	if full, err := filepath.Abs(out); err == nil && out != "" {
+		if rel, err := filepath.Rel(full, filepath.Join(root, "docs", "benchmarks", name)); err == nil {
+			return filepath.ToSlash(rel)
+		}
+	}
+	return name
 }
 
 // choose keeps the rows whose ids are in only, or begin with what is: publish is publish-128, publish-1k and the others.

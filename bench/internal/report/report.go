@@ -30,6 +30,8 @@ type Report struct {
 	Cell    string    `json:"cell"`  // how long a cell is measured
 	Procs   string    `json:"procs"` // GOMAXPROCS of every process
 	Machine Machine   `json:"machine"`
+	// Guide is where the page finds the one that says how to read it; empty beside it.
+	Guide string `json:"-"`
 	// Systems are names and versions of what was measured.
 	Systems []System    `json:"systems"`
 	Rows    []Section   `json:"rows"`

@@ -67,6 +67,14 @@ func (o Outcome) show(v float64) string {
 // page is what the template sees.
 type page struct{ *Report }
 
+// Readme is the link to the guide.
+func (p page) Readme() string {
+	if p.Guide == "" {
+		return "README.md"
+	}
+	return p.Guide
+}
+
 // Commands are the distinct commands, of servers and drivers, by cell.
 func (p page) Commands() []string {
 	var all []string

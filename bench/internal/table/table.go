@@ -60,8 +60,9 @@ type Claim struct {
 	What string `json:"what"`
 	// Of is what is claimed of; of several, the one with the best median counts.
 	Of []Operand `json:"of"`
-	// Against is what it is divided by. Without a cell, Number is.
+	// Against is what it is divided by, and Plus is added to that. Without a cell, Number is.
 	Against Operand `json:"against"`
+	Plus    Operand `json:"plus,omitzero"`
 	Number  float64 `json:"number,omitempty"`
 	Unit    string  `json:"unit,omitempty"` // of Number
 	// AtLeast is the ratio to reach, AtMost the one to stay under. One of them is set.
@@ -152,11 +153,16 @@ func (s Samples) Values(o Operand) []float64 {
 }
 
 // ratios divides within each round, so that a machine that is slow for a while is slow for both.
-func (s Samples) ratios(of, against Operand) []float64 {
-	below := map[int]float64{}
-	for _, x := range s {
-		if v, ok := against.of(x); ok && x.Cell == against.Cell {
-			below[x.Round] = v
+func (s Samples) ratios(of, against, plus Operand) []float64 {
+	below := s.byRound(against)
+	if plus.Cell != "" {
+		more := s.byRound(plus)
+		for round := range below {
+			if more[round] > 0 {
+				below[round] += more[round]
+			} else {
+				delete(below, round) // half of what it is divided by
+			}
 		}
 	}
 	var r []float64
@@ -169,11 +175,22 @@ func (s Samples) ratios(of, against Operand) []float64 {
 	return r
 }
 
+// byRound are the values of a cell by their rounds.
+func (s Samples) byRound(o Operand) map[int]float64 {
+	v := map[int]float64{}
+	for _, x := range s {
+		if value, ok := o.of(x); ok && x.Cell == o.Cell {
+			v[x.Round] = value
+		}
+	}
+	return v
+}
+
 // Decide compares a claim with the samples.
 func (c Claim) Decide(s Samples) Outcome {
 	o := Outcome{Claim: c, Verdict: Open, Of: c.best(s)}
 	if c.Against.Cell != "" {
-		o.Ratio = SpreadOf(s.ratios(o.Of, c.Against))
+		o.Ratio = SpreadOf(s.ratios(o.Of, c.Against, c.Plus))
 	} else {
 		var r []float64
 		for _, v := range s.Values(o.Of) {
@@ -182,7 +199,7 @@ func (c Claim) Decide(s Samples) Outcome {
 		o.Ratio = SpreadOf(r)
 	}
 	if c.Bare != "" {
-		if b := SpreadOf(s.ratios(o.Of, Operand{Cell: c.Bare})); b.N > 0 {
+		if b := SpreadOf(s.ratios(o.Of, Operand{Cell: c.Bare}, Operand{})); b.N > 0 {
 			o.OfBare = &b
 		}
 	}
