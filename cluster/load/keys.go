@@ -31,7 +31,10 @@ func (k *keys) turn() string { return k.names[(k.next.Add(1)-1)%uint64(len(k.nam
 
 // publisher opens what a client hands its messages to.
 func (r *run) publisher(ctx context.Context, c *client) (Publisher, error) {
-	if r.kv == nil {
+	switch {
+	case r.queue != nil:
+		return r.pusher(ctx, c)
+	case r.kv == nil:
 		return r.sys.Publisher(ctx, c.i, c.done)
 	}
 	if r.spec.Workload == Get && !r.preparing {
@@ -50,6 +53,19 @@ func (r *run) publisher(ctx context.Context, c *client) (Publisher, error) {
 		put.rand = drawing(c)
 	}
 	return withFlush(put, p), nil
+}
+
+// pusher opens what a client of a queue hands its messages to.
+func (r *run) pusher(ctx context.Context, c *client) (Publisher, error) {
+	p, err := r.queue.Pusher(ctx, c.i, c.done)
+	if err != nil {
+		return nil, err
+	}
+	push := &putting{Putter: p, keys: r.keys}
+	if r.keys != nil {
+		push.rand = drawing(c)
+	}
+	return withFlush(push, p), nil
 }
 
 // drawing is the same in every run.
@@ -72,7 +88,7 @@ func withFlush(p Publisher, adapter any) Publisher {
 // putting puts a client's messages as values.
 type putting struct {
 	Putter
-	keys      *keys
+	keys      *keys      // nil when messages have none
 	rand      *rand.Rand // nil unless keys are random
 	revisions *revisions // nil unless watchers are counted
 }
@@ -94,7 +110,10 @@ func (p *putting) Publish(ctx context.Context, msg []byte, at int64) error {
 }
 
 func (p *putting) key() string {
-	if p.rand != nil {
+	switch {
+	case p.keys == nil:
+		return ""
+	case p.rand != nil:
 		return p.keys.draw(p.rand)
 	}
 	return p.keys.turn()

@@ -60,7 +60,7 @@ type keyed struct{ KV }
 
 var (
 	errNeedsKV     = errors.New("this adapter has no keys: put, get and watch need one that has")
-	errNeedsStream = errors.New("this adapter has keys only: want put, get or watch")
+	errNeedsStream = errors.New("this adapter has keys only, or queues: want put, get or watch of keys, work or handle of queues")
 )
 
 func (keyed) Publisher(context.Context, int, Done) (Publisher, error) { return nil, errNeedsStream }

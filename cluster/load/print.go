@@ -23,6 +23,10 @@ func Print(w io.Writer, r *Result) error {
 		what = "delivered"
 	case Get:
 		what = "answered"
+	case Work:
+		what = "settled"
+	case Handle:
+		what = "handled"
 	default:
 	}
 	line("rate", "%s/s   %.1f MB/s   %s %s in %.2f s", Thousands(int64(r.Rate)), r.Rate*float64(r.Spec.Size)/1e6, Thousands(r.Messages), what, r.Seconds)
@@ -59,7 +63,7 @@ func Print(w io.Writer, r *Result) error {
 func (s *Spec) describe() string {
 	var parts []string
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
-	if s.Workload != Sub {
+	if !s.Workload.counted() {
 		add("%s of %d in flight", count(s.Clients, "client"), s.InFlight)
 	}
 	if s.Workload == Sub || s.Workload == Fanout {
@@ -68,8 +72,14 @@ func (s *Spec) describe() string {
 	if s.Watchers > 0 {
 		add("%s of %s on %s", count(s.Watchers, "watcher"), s.watched(), count(s.Connections, "connection"))
 	}
-	if s.Workload.HasKeys() {
+	if s.Workload.HasQueue() {
+		add("%s with %s out at most on %s", count(s.Consumers, "consumer"), Thousands(int64(s.MaxInFlight)), count(s.Connections, "connection"))
+	}
+	if s.Keys > 0 {
 		add("%s", count(s.Keys, "key"))
+	}
+	if s.Ordered {
+		add("in order of keys")
 	}
 	add("%s", Bytes(int64(s.Size)))
 	add("%s", count(s.Shards, "shard"))
@@ -105,6 +115,10 @@ func (of LatencyOf) explain() string {
 		return "to the delivery, from when the schedule had the message"
 	case DeliverySent:
 		return "to the delivery, from when the message was sent; what a stall held back does not show: see --rate"
+	case HandlerScheduled:
+		return "until it is handed to its handler, from when the schedule had the push"
+	case HandlerSent:
+		return "until it is handed to its handler, from when the push was sent; what a stall held back does not show: see --rate"
 	case WriteDone:
 		return "of a write, with its flush"
 	}

@@ -172,7 +172,7 @@ func (c *client) omit(at int64, every float64, q *quota) {
 	for k := int64(0); k < c.unsent; k += step {
 		waited, n := now-at-int64(every*float64(k)), int(min(step, c.unsent-k))
 		switch {
-		case c.r.spec.Workload == Watch:
+		case c.r.spec.Workload == Watch || c.r.spec.Workload == Handle:
 			c.r.deliveries.of(c.i).record(waited, n)
 		case c.r.spec.Workload == Fanout:
 			c.r.deliveries.of(c.i).record(waited, n*c.r.spec.Subscribers)

@@ -12,13 +12,13 @@ type Result struct {
 	Spec   Spec   `json:"spec"`
 
 	// Messages that were acknowledged (pub, latency, put), answered (get) or delivered, counted for every subscriber or watcher
-	// (sub, fanout, watch), in Seconds.
+	// (sub, fanout, watch), settled (work) or handed to a handler (handle), in Seconds.
 	Messages int64   `json:"messages"`
 	Bytes    int64   `json:"bytes"`
 	Seconds  float64 `json:"seconds"`
 	Rate     float64 `json:"rate"` // messages a second
 
-	// Latency is absent where nothing was timed (sub).
+	// Latency is absent where nothing was timed (sub, work).
 	Latency *Quantiles `json:"latency,omitempty"`
 
 	ClientCPU float64 `json:"client_cpu_seconds"`
@@ -65,6 +65,9 @@ const (
 	// AllScheduled and AllSent are of a watched put, which counts once, when the last watcher has it.
 	AllScheduled LatencyOf = "delivery to all from scheduled"
 	AllSent      LatencyOf = "delivery to all from sent"
+	// HandlerScheduled and HandlerSent are of a push, until its message is handed to its handler.
+	HandlerScheduled LatencyOf = "handler from scheduled"
+	HandlerSent      LatencyOf = "handler from sent"
 	// WriteDone is of an append to a file or a log, with its flush where there is one.
 	WriteDone LatencyOf = "write"
 )

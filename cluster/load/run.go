@@ -47,12 +47,13 @@ type Options struct {
 // run is one run. What it counts begins anew with each phase, between which nothing is under way.
 type run struct {
 	sys   System
-	kv    KV // nil for one without keys
+	kv    KV    // nil for one without keys
+	queue Queue // nil for one that hands nothing out
 	spec  Spec
 	o     Options
 	clock clock
 
-	windows []*window // one for each client, or one for all of them (Fanout)
+	windows []*window // one for each client, or one for all of them
 	clients []*client
 	acks    recorders // nil while acknowledgements are not timed
 
@@ -61,7 +62,7 @@ type run struct {
 
 	keys      *keys
 	revisions *revisions // of Watch
-	preparing bool       // as fast as it goes, what Sub and Get will read
+	preparing bool       // as fast as it goes, what Sub and Get will read, or Work work off
 
 	delivered atomic.Int64
 
@@ -110,6 +111,10 @@ func Run(ctx context.Context, sys System, spec Spec, o Options) (*Result, error)
 		res, err = r.get(ctx)
 	case Watch:
 		res, err = r.watchAll(ctx)
+	case Work:
+		res, err = r.work(ctx)
+	case Handle:
+		res, err = r.handle(ctx)
 	}
 	if err == nil {
 		err = r.closeClients()
@@ -123,15 +128,21 @@ func Run(ctx context.Context, sys System, spec Spec, o Options) (*Result, error)
 
 // takeKeys finds out whether the system has what the workload needs.
 func (r *run) takeKeys() error {
-	if k, ok := r.sys.(keyed); ok {
-		r.kv = k.KV
+	switch s := r.sys.(type) {
+	case keyed:
+		r.kv = s.KV
+	case queued:
+		r.queue = s.Queue
 	}
+	w := r.spec.Workload
 	switch {
-	case r.spec.Workload.HasKeys() && r.kv == nil:
+	case w.HasKeys() && r.kv == nil:
 		return errNeedsKV
-	case !r.spec.Workload.HasKeys() && r.kv != nil:
+	case w.HasQueue() && r.queue == nil:
+		return errNeedsQueue
+	case !w.HasKeys() && r.kv != nil, !w.HasQueue() && r.queue != nil:
 		return errNeedsStream
-	case r.kv != nil:
+	case r.spec.Keys > 0:
 		r.keys = newKeys(r.spec.Keys, r.spec.KeySize)
 	}
 	return nil

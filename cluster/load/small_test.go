@@ -137,7 +137,8 @@ func TestResultJSON(t *testing.T) {
 		System: "margay 0.3.0, fsync always",
 		Spec: Spec{
 			Workload: Fanout, Clients: 2, InFlight: 100, Size: 128, Messages: 1000, Duration: time.Second, Rate: 5, Warmup: time.Second,
-			Subscribers: 10, Connections: 5, Watchers: 6, Watch: WatchPrefix, Pace: time.Second, Keys: 7, KeySize: 32, Random: true, Shards: 4, Prepared: true,
+			Subscribers: 10, Connections: 5, Watchers: 6, Watch: WatchPrefix, Pace: time.Second, Keys: 7, KeySize: 32, Random: true,
+			Consumers: 8, MaxInFlight: 9, Ordered: true, Shards: 4, Prepared: true,
 		},
 		Messages: 10_000, Bytes: 1_280_000, Seconds: 2, Rate: 5000,
 		Latency:   &Quantiles{Of: DeliveryScheduled, P50: 1, P90: 2, P99: 3, P999: 4, Max: 5},

@@ -31,25 +31,38 @@ const (
 	// Watch puts while watchers watch: deliveries a second, of every put to every watcher, and the time from sending until
 	// all of them have it.
 	Watch Workload = "watch"
+	// Work pushes messages, and then has consumers work them off: acknowledgements confirmed a second.
+	Work Workload = "work"
+	// Handle pushes while consumers handle: messages a second, and the time from sending to when each is handed to its handler. A
+	// message is under way until its acknowledgement is confirmed.
+	Handle Workload = "handle"
 )
 
 // Workloads are all of them.
-func Workloads() []Workload { return []Workload{Pub, Latency, Sub, Fanout, Put, Get, Watch} }
+func Workloads() []Workload {
+	return []Workload{Pub, Latency, Sub, Fanout, Put, Get, Watch, Work, Handle}
+}
 
 // HasKeys says whether it needs a KV, in place of a System with messages.
 func (w Workload) HasKeys() bool { return w == Put || w == Get || w == Watch }
 
+// HasQueue says whether it needs a Queue.
+func (w Workload) HasQueue() bool { return w == Work || w == Handle }
+
+// counted says whether the number of messages ends it: they are all there before the first is looked at.
+func (w Workload) counted() bool { return w == Sub || w == Work }
+
 // Spec says what to measure. It is part of every result.
 type Spec struct {
 	Workload Workload `json:"workload"`
-	// Clients publish, over a connection each.
+	// Clients publish, or push, over a connection each.
 	Clients int `json:"clients"`
 	// InFlight bounds, for each client, the messages without an acknowledgement, or the gets without an answer; with Fanout and
-	// Watch, the messages that not every subscriber, or watcher, has got.
+	// Watch, the messages that not every subscriber, or watcher, has got; with Handle, those that are not settled.
 	InFlight int `json:"in_flight"`
 	// Size of a message in bytes, StampSize at least.
 	Size int `json:"size"`
-	// Messages in all, or Duration: one of them ends the run. Sub knows Messages only.
+	// Messages in all, or Duration: one of them ends the run. Sub and Work know Messages only.
 	Messages int64         `json:"messages,omitempty"`
 	Duration time.Duration `json:"duration_ns,omitempty"`
 	// Rate is messages a second of all clients together. 0 is as fast as possible.
@@ -68,6 +81,11 @@ type Spec struct {
 	Keys    int  `json:"keys,omitempty"`
 	KeySize int  `json:"key_size,omitempty"`
 	Random  bool `json:"random,omitempty"`
+	// Consumers of Work and Handle share the messages, over Connections. MaxInFlight bounds what is out with each; Ordered has the
+	// messages of a key, which are drawn from Keys, handed out one after the other.
+	Consumers   int  `json:"consumers,omitempty"`
+	MaxInFlight int  `json:"max_in_flight,omitempty"`
+	Ordered     bool `json:"ordered,omitempty"`
 	// Shards is in how many parts the system is to divide the messages, where it can.
 	Shards int `json:"shards"`
 	// Prepared: the messages of Sub are there already.
@@ -87,16 +105,19 @@ func Flags(fs *flag.FlagSet, w Workload) *Spec {
 	} else {
 		def.Fill()
 	}
-	if w != Sub {
+	if !w.counted() {
 		s.publishFlags(fs, &def)
 	}
 	what, part := "message", "stream"
-	if w.HasKeys() {
+	switch {
+	case w.HasKeys():
 		what, part = "value", "cache"
+	case w.HasQueue():
+		part = "queue"
 	}
 	fs.IntVar(&s.Size, "size", 128, "bytes of a "+what)
-	if w == Sub {
-		fs.Int64Var(&s.Messages, "messages", 0, "messages to read (default 1,000,000, or what makes 1 GiB)")
+	if w.counted() {
+		fs.Int64Var(&s.Messages, "messages", 0, "messages to "+map[Workload]string{Sub: "read", Work: "work off"}[w]+" (default 1,000,000, or what makes 1 GiB)")
 	} else {
 		fs.Int64Var(&s.Messages, "messages", 0, "end after so many messages, in place of --duration")
 	}
@@ -109,6 +130,9 @@ func Flags(fs *flag.FlagSet, w Workload) *Spec {
 	}
 	if w == "" || w.HasKeys() {
 		s.keyFlags(fs, &def)
+	}
+	if w == "" || w.HasQueue() {
+		s.queueFlags(fs)
 	}
 	fs.IntVar(&s.Shards, "shards", 1, "shards of the "+part+" that is made for the run")
 	return s
@@ -128,6 +152,8 @@ func (s *Spec) publishFlags(fs *flag.FlagSet, def *Spec) {
 		window = "gets that each client has on their way"
 	case Put:
 		window = "puts that each client has on their way"
+	case Handle:
+		window += ": sent, and not settled yet (default 1)"
 	case Watch:
 		window = "puts that each client has on their way: sent, and not with all watchers yet"
 	default:
@@ -170,12 +196,15 @@ func (s *Spec) Fill() {
 	if s.Workload.HasKeys() {
 		s.fillKeys(fill)
 	}
+	if s.Workload.HasQueue() {
+		s.fillQueue(fill)
+	}
 	fill(&s.InFlight, 500)
 	if s.Workload == Latency && s.Rate == 0 {
 		s.Rate = 10_000
 	}
 	switch {
-	case s.Workload == Sub && s.Messages == 0 && s.Duration == 0:
+	case s.Workload.counted() && s.Messages == 0 && s.Duration == 0:
 		s.Messages = min(1_000_000, 1<<30/int64(max(s.Size, 1)))
 	case s.Messages == 0 && s.Duration == 0:
 		s.Duration = 10 * time.Second
@@ -204,10 +233,10 @@ func (s *Spec) Validate() error {
 	must(s.Warmup >= 0, "--warmup %v: want 0s or more", s.Warmup)
 	must(s.Rate >= 0 && s.Rate <= 1e8, "--rate %v: want 0 (as fast as possible) to 100,000,000", s.Rate)
 	must(s.Workload != Sub || s.Duration == 0 && s.Rate == 0, "--duration and --rate: sub reads --messages, as fast as it can")
-	errs = append(errs, s.validateKeys()...)
+	errs = append(append(errs, s.validateKeys()...), s.validateQueue()...)
 	must(s.Shards >= 1, "--shards %d: want 1 or more", s.Shards)
 	must(s.Subscribers >= 0 && s.Subscribers <= 100_000, "--subscribers %d: want 1 to 100,000", s.Subscribers)
-	if !s.Workload.HasKeys() {
+	if !s.Workload.HasKeys() && !s.Workload.HasQueue() {
 		must(s.Connections >= 0 && s.Connections <= s.Subscribers, "--connections %d: want 1 to --subscribers, which is %d", s.Connections, s.Subscribers)
 	}
 	return errors.Join(errs...)

@@ -83,6 +83,8 @@ func (s *Spec) receivers() int {
 		return s.Subscribers
 	case Watch:
 		return s.Watchers
+	case Handle:
+		return 1
 	default:
 		return 0
 	}
@@ -96,7 +98,7 @@ func (s *Spec) validateKeys() (errs []error) {
 		}
 	}
 	if !s.Workload.HasKeys() {
-		must(s.Keys == 0 && s.Watchers == 0 && s.Watch == "" && s.Pace == 0 && !s.Random, "--keys, --watchers, --watch and --pace: for put, get and watch only")
+		must((s.Keys == 0 || s.Workload.HasQueue()) && s.Watchers == 0 && s.Watch == "" && s.Pace == 0 && !s.Random, "--keys, --watchers, --watch and --pace: for put, get and watch only")
 		return errs
 	}
 	must(s.KeySize >= defaultKeySize && s.KeySize <= 1024, "--key-size %d: want %d to 1024", s.KeySize, defaultKeySize)

@@ -34,7 +34,10 @@ type Load struct {
 	Clients, InFlight, Size, Shards      int
 	Subscribers, Connections             int
 	Keys, Watchers                       int
-	Share                                int // connections that all clients share; 0 for one each
+	Consumers, MaxInFlight               int
+	AckEvery                             int  // messages that one acknowledgement is for, of a peer that can; 0 for its default
+	Ordered                              bool // messages of a key one after the other
+	Share                                int  // connections that all clients share; 0 for one each
 	Watch                                string
 	Rate                                 float64
 	Messages                             int64
@@ -44,8 +47,8 @@ type Load struct {
 	TLS                                  bool
 }
 
-// replay is the workload that reads a number of messages that were published before, and is over then.
-const replay = "sub"
+// replay and work are the workloads that take a number of messages that were published before, and are over then.
+const replay, work = "sub", "work"
 
 // drive is how every driver but Margay's own command takes it.
 func (l Load) drive() []string {
@@ -80,7 +83,12 @@ func (l Load) flags() []string {
 	if l.Messages == 0 {
 		word("--duration", l.Duration)
 	}
-	if l.Workload != replay {
+	number("--consumers", int64(l.Consumers))
+	number("--max-in-flight", int64(l.MaxInFlight))
+	if l.Ordered {
+		f = append(f, "--ordered")
+	}
+	if l.Workload != replay && l.Workload != work {
 		word("--warmup", l.Warmup)
 	}
 	return f
@@ -142,6 +150,9 @@ func (b Binaries) Peer(name string, l Load) Job {
 			}
 			if l.Share > 0 {
 				argv = append(argv, "--share", strconv.Itoa(l.Share))
+			}
+			if l.AckEvery > 0 {
+				argv = append(argv, "--ack-every", strconv.Itoa(l.AckEvery))
 			}
 			return child.Command{Argv: argv}
 		},
@@ -206,6 +217,13 @@ func (b Binaries) Storage(args ...string) Job {
 func (b Binaries) Keys(args ...string) Job {
 	return Job{Drive: func(dir string, _ *child.Server) child.Command {
 		return child.Command{Argv: append([]string{b.path("keys"), "-data", dir, "-binaries", string(b)}, args...)}
+	}}
+}
+
+// Queues are queues whose node the program starts, stops and kills itself; args are its own.
+func (b Binaries) Queues(args ...string) Job {
+	return Job{Drive: func(dir string, _ *child.Server) child.Command {
+		return child.Command{Argv: append([]string{b.path("queues"), "-data", dir, "-binaries", string(b)}, args...)}
 	}}
 }
 

@@ -34,6 +34,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+func TestQueues(t *testing.T) { peertest.SmokeQueue(t) }
+
 // The other ways to do the same.
 func TestOtherWays(t *testing.T) {
 	s := peertest.Serve(t)
@@ -43,6 +45,7 @@ func TestOtherWays(t *testing.T) {
 		"-workload put -via raw -warmup 0s -messages 3000",
 		"-workload put -via calls -warmup 0s -messages 3000",
 		"-workload get -clients 8 -in-flight 1 -share 3 -warmup 0s -messages 3000",
+		"-workload work -messages 3000 -retention workqueue -pull 100",
 		"-workload get -via raw -warmup 0s -messages 3000 -history 1",
 	} {
 		if r := peertest.Drive(t, s, strings.Fields(args)...); r.Messages != 3000 {

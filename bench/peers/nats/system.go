@@ -46,10 +46,12 @@ type system struct {
 	place   string // stream and subject
 	keep    bool
 	consume string // how to replay
-	pull    int    // messages that an ordered consumer asks for at a time
-	nc      *nats.Conn
-	js      jetstream.JetStream
-	server  string // its version
+	pull    int    // messages that a consumer asks for at a time
+	// retention is how long the stream keeps messages: whatever becomes of them, but for a queue that says otherwise.
+	retention jetstream.RetentionPolicy
+	nc        *nats.Conn
+	js        jetstream.JetStream
+	server    string // its version
 
 	mu    sync.Mutex
 	conns map[int]*nats.Conn // of subscribers, by connection
@@ -59,7 +61,8 @@ func drive(fs *flag.FlagSet) func(context.Context, string, load.Spec) (load.Syst
 	via := fs.String("via", viaAuto, "how to publish: sync, async, raw, fast (JetStream), core, or auto; how to put or get: calls, async (put), raw, or auto")
 	place := fs.String("place", "", "stream to use and to keep (default: one for the run, removed after it)")
 	consume := fs.String("consume", consumeOrdered, "how to replay: ordered (the jetstream package's consumer) or push")
-	pull := fs.Int("pull", 2000, "messages that an ordered consumer asks for at a time")
+	pull := fs.Int("pull", 2000, "messages that a consumer asks for at a time")
+	retention := fs.String("retention", "limits", "with work and handle: whether messages stay (limits) or go when they are acknowledged (workqueue)")
 	share := fs.Int("share", 0, "connections that all who put or get by calls share (default: each has its own)")
 	history := fs.Int("history", 64, "values that a bucket keeps of each key, 1 to 64")
 	return func(ctx context.Context, addr string, spec load.Spec) (load.System, error) {
@@ -82,6 +85,13 @@ func drive(fs *flag.FlagSet) func(context.Context, string, load.Spec) (load.Syst
 		}
 		if s.via, err = chooseVia(*via, spec); err != nil {
 			return nil, err
+		}
+		if spec.Workload.HasQueue() {
+			sys, err := s.openQueue(ctx, *retention)
+			if err != nil {
+				return nil, errors.Join(err, s.Close())
+			}
+			return sys, nil
 		}
 		if err := s.open(ctx); err != nil {
 			return nil, errors.Join(err, s.Close())
@@ -147,6 +157,7 @@ func (s *system) open(ctx context.Context) (err error) {
 		Subjects:          []string{s.place},
 		Storage:           jetstream.FileStorage,
 		Replicas:          1,
+		Retention:         s.retention,
 		AllowBatchPublish: true, // for -via fast; costs nothing otherwise
 	})
 	if err != nil {

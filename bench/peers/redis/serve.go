@@ -40,9 +40,8 @@ func serve(ctx context.Context, o peer.ServeOptions) (*peer.Server, error) {
 	}
 	logFile := filepath.Join(o.Dir, "redis.log")
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, arguments(o, host, port, logFile)...)
-	cmd.SysProcAttr = dieTogether()
-	ended := make(chan struct{})
-	if err := start(cmd, ended); err != nil {
+	ended, err := peer.Start(cmd)
+	if err != nil {
 		return nil, fmt.Errorf("start: %w", err)
 	}
 	stop := func() error {
@@ -73,21 +72,6 @@ func arguments(o peer.ServeOptions, host, port, logFile string) []string {
 
 // ioThreads is 1: on two cores more threads are slower, see the README.
 const ioThreads = 1
-
-// start starts cmd from a thread that lives as long as it does: the system ends the child with the thread that started it.
-func start(cmd *exec.Cmd, ended chan<- struct{}) error {
-	started := make(chan error)
-	go func() {
-		defer close(ended)
-		lockThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait()
-		}
-	}()
-	return <-started
-}
 
 // answers waits until the server answers.
 func answers(ctx context.Context, addr string, ended <-chan struct{}) error {

@@ -194,6 +194,24 @@ func SmokeKeys(t *testing.T, watches bool, args ...string) {
 	}
 }
 
+// SmokeQueue works off, and handles, once on a server that was started with args.
+func SmokeQueue(t *testing.T, args ...string) {
+	t.Helper()
+	s := Serve(t, args...)
+	for args, want := range map[string]int64{
+		"work -messages 3000":                                        3000,
+		"work -messages 3000 -consumers 1 -max-in-flight 10":         3000,
+		"work -messages 3000 -size 1024 -consumers 9 -connections 2": 3000,
+		"handle -messages 100 -warmup 0s":                            100,
+	} {
+		t.Run(args, func(t *testing.T) {
+			if r := Drive(t, s, append([]string{"-workload"}, strings.Fields(args)...)...); r.Messages != want {
+				t.Errorf("%d messages, want %d", r.Messages, want)
+			}
+		})
+	}
+}
+
 // ServerDies kills a server while it is driven, and demands that the driver fails, instead of waiting for it to come back.
 func ServerDies(t *testing.T, args ...string) {
 	t.Helper()
