@@ -11,7 +11,7 @@ import (
 )
 
 // Envelope is one committed record batch, encoded once as the frame that every subscriber is sent who may see
-// all of it.
+// all of it. Nobody may see the settlement of one that has it: all are sent what is cut.
 type Envelope struct {
 	Frame []byte
 	Batch batch.Batch // lies in Frame

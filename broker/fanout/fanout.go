@@ -90,10 +90,11 @@ func (h *Hub) Publish(envs []*Envelope, next Position, now int64) {
 // looked up once, however many selections there are.
 func (h *Hub) sort(e *Envelope, now int64) {
 	scheduled := e.Batch.Scheduled()
-	if !scheduled && len(h.plain.queues) > 0 {
+	parts := scheduled || e.Batch.HasSettlement() // who takes everything does not take all of this
+	if !parts && len(h.plain.queues) > 0 {
 		h.plain.items = append(h.plain.items, item{envelope: e})
 	}
-	if !scheduled && len(h.filtered) == 0 {
+	if !parts && len(h.filtered) == 0 {
 		return
 	}
 	first := len(h.touched)
@@ -116,14 +117,14 @@ func (h *Hub) sort(e *Envelope, now int64) {
 		if scheduled && expired(e.Batch, &m, now) {
 			continue
 		}
-		if scheduled && len(h.plain.queues) > 0 {
+		if parts && len(h.plain.queues) > 0 {
 			h.plain.keep = append(h.plain.keep, n)
 		}
 		if m.Key != nil && len(h.filtered) > 0 {
 			h.index.Match(m.Key, hit)
 		}
 	}
-	if scheduled {
+	if parts {
 		h.plain.take(e)
 	}
 	// A group touched by an earlier batch of this round stands in the list already.

@@ -56,9 +56,10 @@ func selectionOf(filters []wire.Filter) *Selection {
 }
 
 // Select appends to keep the indexes of the records of b that are selected and have not expired at now (us),
-// and says whether those are all. It is what reading the log asks of each batch.
+// and says whether the batch goes out whole: those are all, and nothing stands beside them that is for the leader only. It
+// is what reading the log asks of each batch.
 func (s *Selection) Select(b batch.Batch, now int64, keep []int) (selected []int, all bool) {
-	if s == nil && !b.Scheduled() {
+	if s == nil && !b.Scheduled() && !b.HasSettlement() {
 		return keep, true
 	}
 	var m batch.Meta
@@ -74,7 +75,7 @@ func (s *Selection) Select(b batch.Batch, now int64, keep []int) (selected []int
 		}
 		keep = append(keep, n)
 	}
-	return keep, len(keep) == b.Count()
+	return keep, len(keep) == b.Count() && !b.HasSettlement()
 }
 
 func (s *Selection) matches(key []byte) bool {
@@ -109,10 +110,10 @@ type group struct {
 
 // take turns what was kept of a batch into an item.
 func (g *group) take(e *Envelope) {
-	switch len(g.keep) {
-	case 0:
+	switch n := len(g.keep); {
+	case n == 0:
 		return
-	case e.Batch.Count():
+	case n == e.Batch.Count() && !e.Batch.HasSettlement():
 		g.items = append(g.items, item{envelope: e})
 		g.keep = g.keep[:0]
 	default:

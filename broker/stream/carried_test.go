@@ -52,6 +52,17 @@ func TestCarriedRecordsAreNotDelivered(t *testing.T) {
 // carry appends to the log of a host that has stopped what its leader would, before it drops the first segment.
 func carry(t *testing.T, r *hosttest.Rig, id batch.LogID) {
 	t.Helper()
+	appendTo(t, r, id, 3, func() (batch.Batch, error) {
+		return batch.BuildCarried([]batch.Carried{
+			{Record: batch.Record{Key: []byte("k0"), Value: []byte("carried")}, Offset: 0},
+			{Record: batch.Record{Key: []byte("k1"), Value: []byte("carried")}, Offset: 1},
+		}, batch.None)
+	})
+}
+
+// appendTo appends batches to the log of a host that has stopped.
+func appendTo(t *testing.T, r *hosttest.Rig, id batch.LogID, count int, build func() (batch.Batch, error)) {
+	t.Helper()
 	var last batch.Batch
 	log, _, err := storage.Open(storage.Options{FS: r.FS, Dir: r.Dir.ShardDir(id, 0), ID: id}, func(b batch.Batch) error {
 		last = slices.Clone(b)
@@ -60,11 +71,8 @@ func carry(t *testing.T, r *hosttest.Rig, id batch.LogID) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 3 {
-		b, err := batch.BuildCarried([]batch.Carried{
-			{Record: batch.Record{Key: []byte("k0"), Value: []byte("carried")}, Offset: 0},
-			{Record: batch.Record{Key: []byte("k1"), Value: []byte("carried")}, Offset: 1},
-		}, batch.None)
+	for range count {
+		b, err := build()
 		if err != nil {
 			t.Fatal(err)
 		}

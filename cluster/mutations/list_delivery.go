@@ -101,6 +101,24 @@ func deliveryRules() []mutation {
 			caught: by("cluster/streams", "TestFilters"),
 		},
 		{
+			name: "send-a-settlement-to-the-subscribers",
+			why:  "What a batch settles names claims of others: it is for the leader, and no client may see it.",
+			file: "broker/fanout/match.go",
+			old:  "	return keep, len(keep) == b.Count() && !b.HasSettlement()\n",
+			new:  "	return keep, len(keep) == b.Count()\n",
+
+			caught: by("broker/stream", "TestSettlementsAreNotDelivered"),
+		},
+		{
+			name: "send-a-settlement-to-who-follows-live",
+			why:  "As when it is read from the log.",
+			file: "broker/fanout/match.go",
+			old:  "	case n == e.Batch.Count() && !e.Batch.HasSettlement():\n",
+			new:  "	case n == e.Batch.Count():\n",
+
+			caught: by("broker/fanout", "TestSettlementsAreNotDelivered"),
+		},
+		{
 			name: "open-again-without-a-cut-after-a-failed-flush",
 			why:  "S7, ST-11: what was not flushed reads back from the page cache, and was told to be of unknown outcome.",
 			file: "broker/host/manage.go",

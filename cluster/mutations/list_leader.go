@@ -27,8 +27,8 @@ func leaderRules() []mutation {
 			name: "let-producers-carry",
 			why:  "Who carries says what is the newest value of a key, whatever is in the log.",
 			file: "wire/batch/header.go",
-			old:  "	producerMaySet  = compressionMask | AttrScheduled | AttrDedup\n",
-			new:  "	producerMaySet  = compressionMask | AttrScheduled | AttrDedup | AttrCarried\n",
+			old:  "	producerMaySet  = compressionMask | AttrScheduled | AttrDedup | AttrSettlement\n",
+			new:  "	producerMaySet  = compressionMask | AttrScheduled | AttrDedup | AttrSettlement | AttrCarried\n",
 
 			caught: by("wire/batch", "TestLeaderBatchesAreTheLeaders"),
 		},

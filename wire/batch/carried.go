@@ -90,3 +90,34 @@ func (m *Metas) from() {
 	}
 	m.origin.offset, m.generation = offset, generation
 }
+
+// SliceCarried makes a slice of the one record of a carried batch that was first given this offset, as it would be cut of a
+// batch of that record alone: base offset, generation and append time are the record's, the sequence is that of the carried
+// batch. Ok is false when the batch does not have the record.
+func SliceCarried(b Batch, offset uint64) (s Slice, ok bool, err error) {
+	if !b.IsCarried() {
+		return nil, false, fault(opBuildSlice, posAttributes, ErrCarried)
+	}
+	r := b.Records()
+	var rec Record
+	if ok, err = r.Find(offset, &rec); err != nil || !ok {
+		return nil, false, err
+	}
+	delay, delayOK := micros(rec.Delay)
+	ttl, ttlOK := micros(rec.TTL)
+	if !delayOK || !ttlOK {
+		return nil, false, fault(opBuildSlice, posCount, ErrSchedule)
+	}
+	section := r.HeaderSection()
+	out := make([]byte, SliceHeaderSize, SliceHeaderSize+2*MaxOrigin+len(rec.Key)+len(section)+len(rec.Value))
+	// Its own place and its own first record: the difference to the first of the carried batch would be of no use.
+	out = appendMeta(appendUvarint(out, 0), &rec, 0, delay, ttl, len(section))
+	meta := len(out) - SliceHeaderSize
+	out = append(append(out, section...), rec.Value...)
+	s = Slice(out)
+	s.seal(sealing{
+		count: 1, metaSize: meta, sequence: b.Sequence(), base: offset, next: offset + 1, generation: r.Generation(),
+		appendTime: r.AppendTime(), firstTime: rec.Timestamp,
+	})
+	return s, true, nil
+}

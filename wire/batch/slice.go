@@ -120,18 +120,29 @@ func (s Slice) checkHeader() (int, error) {
 	return 0, nil
 }
 
-func (s Slice) seal(b Batch, count, metaSize int) {
+// sealing is what the header of a slice says.
+type sealing struct {
+	attributes            Attr
+	count, metaSize       int
+	sequence, base, next  uint64
+	generation            uint64
+	appendTime, firstTime int64
+}
+
+// seal writes the header of a slice whose meta and body already stand behind it.
+func (s Slice) seal(h sealing) {
+	clear(s[:SliceHeaderSize])
 	le.PutUint32(s[posSliceMagic:], sliceMagic)
 	le.PutUint32(s[posSliceSize:], uint32(len(s)))
 	s[posSliceVersion] = sliceVersion
-	le.PutUint16(s[posSliceAttributes:], uint16(b.Attributes()&AttrExpired))
-	le.PutUint32(s[posSliceCount:], uint32(count))
-	le.PutUint32(s[posSliceMetaSize:], uint32(metaSize))
-	le.PutUint64(s[posSliceSequence:], b.Sequence())
-	le.PutUint64(s[posSliceBase:], b.BaseOffset())
-	le.PutUint64(s[posSliceNext:], b.NextOffset())
-	le.PutUint64(s[posSliceGeneration:], b.Generation())
-	le.PutUint64(s[posSliceAppendTime:], uint64(b.AppendTime()))
-	le.PutUint64(s[posSliceFirstTime:], uint64(b.FirstTimestamp()))
+	le.PutUint16(s[posSliceAttributes:], uint16(h.attributes))
+	le.PutUint32(s[posSliceCount:], uint32(h.count))
+	le.PutUint32(s[posSliceMetaSize:], uint32(h.metaSize))
+	le.PutUint64(s[posSliceSequence:], h.sequence)
+	le.PutUint64(s[posSliceBase:], h.base)
+	le.PutUint64(s[posSliceNext:], h.next)
+	le.PutUint64(s[posSliceGeneration:], h.generation)
+	le.PutUint64(s[posSliceAppendTime:], uint64(h.appendTime))
+	le.PutUint64(s[posSliceFirstTime:], uint64(h.firstTime))
 	le.PutUint32(s[posSliceCRC:], checksum(s[posSliceMagic:]))
 }

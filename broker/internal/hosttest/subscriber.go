@@ -62,6 +62,12 @@ func (l *Lane) Told(t testing.TB) (out []Told) {
 				t.Fatal(err)
 			}
 			out = append(out, delivered(t, &d)...)
+		case wire.TypeDeliverSlice:
+			var d wire.DeliverSlice
+			if err := d.Parse(body); err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, sliced(t, &d)...)
 		case wire.TypeGap:
 			var g wire.Gap
 			if err := g.Parse(body); err != nil {
@@ -77,6 +83,29 @@ func (l *Lane) Told(t testing.TB) (out []Told) {
 		default:
 			t.Fatalf("a subscriber is told %v", h.Type)
 		}
+	}
+	return out
+}
+
+func sliced(t testing.TB, d *wire.DeliverSlice) (out []Told) {
+	t.Helper()
+	for rest := d.Slices; len(rest) > 0; {
+		s, err := batch.CheckSlice(rest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest = rest[s.Size():]
+		told := Told{Type: wire.TypeDeliverSlice, Shard: d.Shard, From: s.BaseOffset(), To: s.NextOffset()}
+		for r := s.Records(); ; {
+			var rec batch.Record
+			if ok, err := r.Next(&rec); err != nil {
+				t.Fatal(err)
+			} else if !ok {
+				break
+			}
+			told.Values = append(told.Values, string(rec.Value))
+		}
+		out = append(out, told)
 	}
 	return out
 }
