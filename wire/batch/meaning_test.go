@@ -37,6 +37,8 @@ type headerMeaning struct {
 	FirstTimestamp   int64    `json:"first_timestamp"`
 	PlainSize        int      `json:"plain_size"`
 	DedupID          string   `json:"dedup_id,omitempty"` // hexadecimal digits
+
+	Settlement map[string]any `json:"settlement,omitempty"`
 }
 
 type sliceHeaderMeaning struct {
@@ -61,6 +63,7 @@ type recordMeaning struct {
 	Timestamp int64       `json:"timestamp"`
 	DelayUs   int64       `json:"delay_us"`
 	TTLUs     int64       `json:"ttl_us"`
+	Priority  uint8       `json:"priority,omitempty"`
 
 	// Of a carried record, where it was first; of others these are the batch's.
 	Generation *uint64 `json:"generation,omitempty"`
@@ -86,7 +89,7 @@ func meaning(t *testing.T, about, form string, raw []byte) vector {
 		Sequence: b.Sequence(), BaseOffset: b.BaseOffset(), Generation: b.Generation(), AppendTime: b.AppendTime(),
 		Flushed: b.Flushed(), Size: b.Size(), Attributes: attributeNames(b), Count: b.Count(), ProducerID: b.ProducerID(),
 		ProducerSequence: b.ProducerSequence(), FirstTimestamp: b.FirstTimestamp(), PlainSize: b.PlainSize(),
-		DedupID: hex.EncodeToString(b.DedupID()),
+		DedupID: hex.EncodeToString(b.DedupID()), Settlement: settlementMeaning(t, b),
 	}
 	v.Records = recordMeanings(t, b)
 	entries, err := b.Entries()
@@ -166,6 +169,7 @@ func attributeNames(b batch.Batch) []string {
 		{b.IsCheckpoint(), "checkpoint"},
 		{b.IsCheckpointStart(), "checkpoint_start"},
 		{b.IsCarried(), "carried"},
+		{b.HasSettlement(), "settlement"},
 		{b.Scheduled(), "scheduled"},
 		{b.Attributes()&batch.AttrDedup != 0, "dedup"},
 		{b.IsExpired(), "expired"},
@@ -180,7 +184,7 @@ func attributeNames(b batch.Batch) []string {
 func recordMeaningOf(offset uint64, r batch.Record) recordMeaning {
 	m := recordMeaning{
 		Offset: offset, Key: optionalHex(r.Key), Value: optionalHex(r.Value), Headers: [][2]string{}, Timestamp: r.Timestamp,
-		DelayUs: int64(r.Delay / time.Microsecond), TTLUs: int64(r.TTL / time.Microsecond),
+		DelayUs: int64(r.Delay / time.Microsecond), TTLUs: int64(r.TTL / time.Microsecond), Priority: r.Priority,
 	}
 	for _, h := range r.Headers {
 		m.Headers = append(m.Headers, [2]string{h.Key, hex.EncodeToString(h.Value)})
@@ -245,8 +249,7 @@ func entryMeaning(t *testing.T, e batch.Entry) map[string]any {
 			"batch": hex.EncodeToString(e.Batch),
 		}
 	}
-	t.Fatalf("no meaning for %T", e)
-	return nil
+	return groupMeaning(t, e)
 }
 
 func ruleName(t *testing.T, err error) string {
