@@ -77,24 +77,34 @@ func sizeOfEvent(e shard.Event) int {
 }
 
 // stepEvents feeds the core what was posted, and then what time has brought about. Commits of cursors that follow each
-// other are one event, and so one batch.
+// other are one event, and so one batch; so are settlements.
 func (s *Shard) stepEvents(now int64) {
-	commits := &shard.CommitCursors{}
-	settle := func() {
+	var (
+		commits shard.CommitCursors
+		settles shard.Settle
+	)
+	join := func() {
 		if len(commits.List) > 0 {
-			s.core.Step(now, commits, &s.eff)
-			commits = &shard.CommitCursors{}
+			s.core.Step(now, &commits, &s.eff)
+			commits.List = nil
+		}
+		if len(settles.List) > 0 {
+			s.core.Step(now, &settles, &s.eff)
+			settles.List = nil
 		}
 	}
 	for i := range s.took {
-		if c, ok := s.took[i].event.(*shard.CommitCursors); ok {
-			commits.List = append(commits.List, c.List...)
-			continue
+		switch e := s.took[i].event.(type) {
+		case *shard.CommitCursors:
+			commits.List = append(commits.List, e.List...)
+		case *shard.Settle:
+			settles.List = append(settles.List, e.List...)
+		default:
+			join()
+			s.core.Step(now, e, &s.eff)
 		}
-		settle()
-		s.core.Step(now, s.took[i].event, &s.eff)
 	}
-	settle()
+	join()
 	clear(s.took)
 	s.took = s.took[:0]
 	if at := s.core.Next(); at != 0 && at <= now {

@@ -3,8 +3,10 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"margay.dev/broker/shard"
 	"margay.dev/storage"
@@ -14,6 +16,8 @@ import (
 const (
 	carryRead  = 1 << 20   // of the head that is read at once
 	carryBytes = 256 << 10 // that are carried in one turn: a publish behind it waits for no more than that
+
+	lookTimeout = time.Minute // until the shard has said what is needed
 )
 
 // carrying reads the head of a log beside the shard's goroutine and has the core carry what is live in it: a part at a
@@ -25,6 +29,8 @@ type carrying struct {
 	skip    int    // records of it that are done
 	carried int64
 	file    []byte // read and not looked at yet, from seq on
+
+	needed *shard.LiveMessages // of a log that keeps what is not settled
 }
 
 // reclaim begins to carry a head.
@@ -35,7 +41,10 @@ func (s *Shard) reclaim(head shard.ReclaimHead) {
 
 // next hands over the next live records, or the end.
 func (c *carrying) next() {
-	ev, err := c.collect()
+	ev, err := &shard.Carry{}, c.look()
+	if err == nil {
+		ev, err = c.collect()
+	}
 	switch {
 	case errors.Is(err, errClosing):
 		c.end(err)
@@ -101,8 +110,24 @@ func (c *carrying) collect() (*shard.Carry, error) {
 	return ev, nil
 }
 
+// look asks what the head holds that is needed. The core decides again when it is carried.
+func (c *carrying) look() error {
+	if !c.s.cfg.KeepUnsettled || c.needed != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
+	defer cancel()
+	return c.s.Ask(ctx, func(core *shard.Core) { c.needed = core.LiveMessages(c.head) })
+}
+
 // share is what records take of the head: not what they take where they are carried to, which is more when they are small.
 func (c *carrying) share(ev *shard.Carry) (n int64) {
+	if c.needed != nil {
+		for i := range ev.Records {
+			n += int64(len(ev.Records[i].Key) + len(ev.Records[i].Value) + 64)
+		}
+		return n
+	}
 	keys := c.s.View().Keys
 	if keys == nil {
 		return 0
@@ -139,8 +164,14 @@ func (c *carrying) pick(b batch.Batch, ev *shard.Carry, size *int64) (done bool,
 		return true, nil
 	}
 	keys := c.s.View().Keys
-	if keys == nil {
+	if keys == nil && c.needed == nil {
 		return false, errClosing
+	}
+	live := func(key []byte, null bool, offset uint64) bool {
+		if c.needed != nil {
+			return c.needed.Has(offset, b.Sequence(), b.IsCarried())
+		}
+		return key != nil && !null && shard.Live(keys, key, offset, b.Sequence())
 	}
 	var m batch.Meta
 	found := false
@@ -152,7 +183,7 @@ func (c *carrying) pick(b batch.Batch, ev *shard.Carry, size *int64) (done bool,
 		if !ok {
 			return true, nil
 		}
-		found = m.Key != nil && !m.Null && shard.Live(keys, m.Key, metas.Offset(), b.Sequence())
+		found = live(m.Key, m.Null, metas.Offset())
 	}
 	records := b.Records()
 	for i := 0; ; i++ {
@@ -161,7 +192,7 @@ func (c *carrying) pick(b batch.Batch, ev *shard.Carry, size *int64) (done bool,
 		if err != nil || !ok {
 			return err == nil, err
 		}
-		if i < c.skip || r.Key == nil || r.Value == nil || !shard.Live(keys, r.Key, records.Offset(), b.Sequence()) {
+		if i < c.skip || !live(r.Key, r.Value == nil, records.Offset()) {
 			continue
 		}
 		n := int64(len(r.Key) + len(r.Value) + 64)

@@ -377,9 +377,13 @@ func (s *Shard) deliver() {
 	if s.eff.Keys != nil {
 		s.buildKeys(s.eff.Keys)
 	}
+	if s.eff.Places != nil {
+		s.buildPlaces(s.eff.Places)
+	}
 	if s.eff.Reclaim != nil {
 		s.reclaim(*s.eff.Reclaim)
 	}
+	s.handOut()
 	s.saveKeys()
 	s.moved()
 	if s.eff.Drop > 0 && s.failure == nil { // after a failed flush nobody knows whether the start is on the disk

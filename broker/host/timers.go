@@ -43,7 +43,7 @@ func (s *Shard) pause() time.Duration {
 }
 
 func (s *Shard) retains() bool {
-	return s.log.Load() != nil && (s.cfg.MaxAge > 0 || s.cfg.MaxBytes > 0 || s.cfg.SegmentAge > 0 || s.cfg.KeepNewest)
+	return s.log.Load() != nil && (s.cfg.MaxAge > 0 || s.cfg.MaxBytes > 0 || s.cfg.SegmentAge > 0 || s.cfg.KeepNewest || s.cfg.KeepUnsettled)
 }
 
 // tick lets the core look at what the log holds.

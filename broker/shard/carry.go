@@ -3,6 +3,7 @@
 package shard
 
 import (
+	"math"
 	"time"
 
 	"margay.dev/storage/keyindex"
@@ -70,7 +71,7 @@ func (c *Core) reclaimHead(now int64, segments []Segment, eff *Effects) {
 // a record that was written anew, or deleted, a moment ago would come back from the dead when the log is read again. The
 // answer waits for all that is pending, for what was left out rests on it.
 func (c *Core) carry(now int64, ev *Carry, eff *Effects) {
-	if c.lost != nil || !c.keys.ready() {
+	if c.lost != nil || !c.keys.ready() && !c.cfg.KeepUnsettled {
 		err := c.lost
 		if err == nil {
 			err = code.New(code.Opening, "the shard does not know its keys").Retry(keysSoon)
@@ -81,7 +82,7 @@ func (c *Core) carry(now int64, ev *Carry, eff *Effects) {
 	live := ev.Records[:0]
 	for i := range ev.Records {
 		r := &ev.Records[i]
-		if n, known := c.keys.newest(r.Key); known && !n.gone && n.Offset == r.Offset && n.Sequence == ev.Sequence[i] {
+		if c.isLive(r, ev.Sequence[i]) {
 			live = append(live, *r)
 		}
 	}
@@ -102,6 +103,16 @@ func (c *Core) carry(now int64, ev *Carry, eff *Effects) {
 		return
 	}
 	c.answerBehind(c.length-1, a, eff)
+}
+
+// isLive says whether a record that lies in the batch of this sequence is one that the log has to keep.
+func (c *Core) isLive(r *batch.Carried, sequence uint64) bool {
+	if c.cfg.KeepUnsettled {
+		place := c.places.Place(r.Offset)
+		return c.needed(r.Offset) && (place == sequence || place == 0 && r.Offset >= c.start.Offset)
+	}
+	n, known := c.keys.newest(r.Key)
+	return known && !n.gone && n.Offset == r.Offset && n.Sequence == sequence
 }
 
 // carriedBatches puts records into batches that are small: whoever looks up one of their keys reads the whole batch.
@@ -138,10 +149,21 @@ func (c *Core) carried(now int64, ev Carried, eff *Effects) {
 	switch {
 	case ev.Carried <= ev.Head.Bytes/8*7:
 		c.inVain = 0
-	case c.keys.ready() && c.inVain > 2*c.keys.index.LiveBytes():
+	case c.inVain > 2*c.liveBytes():
 		c.inVain, c.reclaimAt = 0, now+reclaimPause.Microseconds()
 	}
 	c.moveStart(now, ev.Head.To, ByLiveness, eff)
+}
+
+// liveBytes is about what the records take that the log has to keep.
+func (c *Core) liveBytes() int64 {
+	switch {
+	case c.cfg.KeepUnsettled:
+		return c.places.bytes
+	case c.keys.ready():
+		return c.keys.index.LiveBytes()
+	}
+	return math.MaxInt64 / 4
 }
 
 // Live says whether the record of a key that lies at this offset and sequence is one that has to be carried, as far as

@@ -20,6 +20,7 @@ func (c *Core) checkpoint(now int64, eff *Effects) {
 	}
 	entries = append(append(entries, c.cursors.entries()...), c.lasts.entries()...)
 	entries = append(entries, c.dedups.entries()...)
+	entries = append(entries, c.groups.Entries()...)
 	for _, b := range batch.BuildCheckpoint(entries...) {
 		c.append(now, entry{batch: b}, eff)
 	}
@@ -45,9 +46,18 @@ func (c *Core) retain(now int64, segments []Segment, eff *Effects) {
 	}
 	c.dropAgain(segments, eff)
 	c.rollByAge(now, eff)
-	if c.cfg.KeepNewest {
+	switch {
+	case c.cfg.KeepNewest:
 		c.reclaimHead(now, segments, eff)
 		return
+	case c.cfg.KeepUnsettled:
+		if !c.places.ready { // what would be given up is not known yet
+			return
+		}
+		c.reclaimSettled(now, segments, eff)
+		if len(c.moves) > 0 || c.reclaiming {
+			return
+		}
 	}
 	var total int64
 	for _, s := range segments {
@@ -96,6 +106,11 @@ func (c *Core) Replay(b batch.Batch) error {
 			}, b.BaseOffset())
 		}
 		c.remember(b)
+		if x, ok, err := b.Settlement(); err != nil {
+			return fmt.Errorf("replay batch %d: %w", b.Sequence(), err)
+		} else if ok {
+			c.groups.ReplaySettlement(&x)
+		}
 	} else if b.IsControl() { // what is carried concerns the key index alone, which is made by itself
 		if err := c.replayControl(b); err != nil {
 			return fmt.Errorf("replay batch %d: %w", b.Sequence(), err)
@@ -116,6 +131,7 @@ func (c *Core) Recovered(length, nextOffset uint64, needsCheckpoint bool) {
 	c.length, c.nextOffset, c.needsCheckpoint = length, nextOffset, needsCheckpoint
 	c.mark, c.written, c.flushed, c.ceiling = length, length, length, nextOffset
 	c.lasts.allSilent()
+	c.groups.Bounds(c.start.Offset, c.ceiling)
 }
 
 func (c *Core) replayControl(b batch.Batch) error {
@@ -128,6 +144,7 @@ func (c *Core) replayControl(b batch.Batch) error {
 		c.cursors, c.lasts = newCursors(c.cfg.MaxCursors), newLasts(c.cfg.MaxLasts)
 		c.dedups = newDedups(c.cfg.DedupWindow, c.cfg.MaxDedupIDs)
 		c.gens = nil
+		c.groups = c.newGroups()
 	}
 	for _, e := range entries {
 		switch e := e.(type) {
@@ -151,6 +168,8 @@ func (c *Core) replayControl(b batch.Batch) error {
 			}
 		case batch.Dedup:
 			c.dedups.load(e)
+		case batch.Group, batch.Settled, batch.Attempt, batch.Dead, batch.Command:
+			c.replayGroups(e, b.IsCheckpoint())
 		default:
 			return fmt.Errorf("control entry %T: %w", e, batch.ErrUnknownEntry)
 		}

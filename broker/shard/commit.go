@@ -38,8 +38,13 @@ func (c *Core) commit(eff *Effects) {
 			eff.Answers = append(eff.Answers, Answer{To: e.to, Ack: c.ack(e, true)})
 		}
 		c.ceiling = e.batch.NextOffset()
-		if e.batch.IsControl() && !e.batch.IsCheckpoint() {
+		switch {
+		case e.batch.IsControl() && !e.batch.IsCheckpoint():
 			c.committedControl(e.batch, eff)
+		case e.batch.IsCarried():
+			c.carriedTo(e.batch)
+		case e.batch.HasOffsets():
+			c.groups.Committed(e.batch)
 		}
 		eff.Committed = append(eff.Committed, Committed{Batch: e.batch, To: e.to})
 	}
@@ -50,6 +55,7 @@ func (c *Core) commit(eff *Effects) {
 	c.cursors.commit(c.mark)
 	c.lasts.commit(c.mark)
 	c.keys.commit(c.mark, c.ceiling)
+	c.groups.Commit(c.mark)
 	c.answerRetries(eff)
 	c.answerWaiters(eff)
 }
@@ -136,6 +142,7 @@ func (c *Core) cut(at uint64, err *code.Error, eff *Effects) {
 	c.dedups.cut(c.nextOffset)
 	c.keys.pending.cut(at)
 	c.sums.cut(c.nextOffset)
+	c.groups.Cut(at)
 	c.sweepAgain = min(c.sweepAgain, at)
 	c.gens.cut(at)
 	if c.gens.last() != c.cfg.Generation {

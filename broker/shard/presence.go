@@ -141,7 +141,7 @@ func (c *Core) publishLast(now int64, id uint64, eff *Effects) {
 	}
 	c.lasts.alive(id)
 	// A copy: what is cut off again must be found as its producer sent it.
-	c.appendRecords(now, &Publish{Batch: bytes.Clone(is.value.batch)}, nil, eff)
+	c.appendRecords(now, &Publish{Batch: bytes.Clone(is.value.batch)}, nil, nil, eff)
 	eff.LastsPublished++
 }
 
@@ -184,7 +184,7 @@ func (c *Core) Next() int64 {
 		return 1
 	}
 	next := c.lasts.next
-	for _, at := range [...]int64{c.KeysIdleAt(), c.keysAt(), c.sweepAt()} {
+	for _, at := range [...]int64{c.KeysIdleAt(), c.keysAt(), c.sweepAt(), c.placesAt(), c.groups.Next()} {
 		if at > 0 && (next == 0 || at < next) {
 			next = at
 		}

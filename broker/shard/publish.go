@@ -34,6 +34,11 @@ func (c *Core) publish(now int64, p *Publish, eff *Effects) {
 	if !c.conditionsHold(now, p, eff) {
 		return
 	}
+	settled, err := c.settlementHolds(p)
+	if err != nil {
+		c.refuseBehind(p, c.nextOffset, err, eff)
+		return
+	}
 	sums, counters, ok := c.derive(now, p, eff)
 	if !ok {
 		return
@@ -47,7 +52,7 @@ func (c *Core) publish(now int64, p *Publish, eff *Effects) {
 		return
 	}
 	c.sums.note(counters)
-	c.appendRecords(now, p, sums, eff)
+	c.appendRecords(now, p, sums, settled, eff)
 }
 
 // makesRoom says whether a publish only deletes keys that are there, in a log in memory: nothing else makes room in one that
@@ -89,9 +94,12 @@ func (c *Core) admit(p *Publish) *code.Error {
 
 // appendRecords claims the batch's place the instant it is appended, before anything is written or
 // flushed: offsets taken later would follow disk timing (GC-04).
-func (c *Core) appendRecords(now int64, p *Publish, sums []int64, eff *Effects) {
+func (c *Core) appendRecords(now int64, p *Publish, sums []int64, settled *batch.Settlement, eff *Effects) {
 	c.rollFor(now, int64(p.Batch.Size()), eff)
 	c.open(now, eff)
+	if settled != nil {
+		c.groups.Settle(c.length, settled)
+	}
 	level := p.Level
 	if level == AckDefault {
 		level = c.cfg.Rule

@@ -12,6 +12,7 @@ package shard
 import (
 	"time"
 
+	"margay.dev/broker/group"
 	"margay.dev/storage/keyindex"
 	"margay.dev/wire/batch"
 	"margay.dev/wire/code"
@@ -112,7 +113,10 @@ type Ack struct {
 type Answer struct {
 	To     any
 	Ack    Ack
-	Cursor *Cursor // of an OpenCursor
+	Cursor *Cursor        // of an OpenCursor
+	Joined *group.Joined  // of a JoinGroup
+	Failed []group.Failed // of a Settlement or ExtendClaims: the tokens that were refused
+	Done   *group.Done    // of a GroupCommand
 	Err    *code.Error
 }
 
@@ -129,7 +133,12 @@ type Effects struct {
 	LastsPublished int
 	Expired        int // keys
 	Keys           *BuildKeys
+	Places         *BuildPlaces
 	Reclaim        *ReclaimHead
+
+	Hands []group.Hand      // to be handed over when all else is done
+	Scans []group.Scan      // of the log, each to be answered with GroupsScanned
+	Gone  []*group.Consumer // whose group was deleted
 }
 
 // Committed is one batch that readers may now see, and whom its publish came from (nil for a batch of the
@@ -144,7 +153,10 @@ func (e *Effects) Reset() {
 	clear(e.Append)
 	clear(e.Answers)
 	clear(e.Committed)
-	*e = Effects{Append: e.Append[:0], Answers: e.Answers[:0], Committed: e.Committed[:0], Moves: e.Moves[:0]}
+	clear(e.Hands)
+	*e = Effects{
+		Append: e.Append[:0], Answers: e.Answers[:0], Committed: e.Committed[:0], Moves: e.Moves[:0], Hands: e.Hands[:0],
+	}
 }
 
 // Event is one thing that happened to a shard.
@@ -246,6 +258,8 @@ type Core struct {
 	dedups    dedups
 	keys      keys
 	sums      sums
+	groups    *group.Groups
+	places    places
 
 	sweepAgain uint64 // no key is expired before what lies below is committed
 	reclaiming bool   // a head is being carried
@@ -285,10 +299,12 @@ func New(cfg Config) *Core {
 			cfg.MaxKeys = MaxNewestKeys
 		}
 	}
-	return &Core{
+	c := &Core{
 		cfg: cfg, needsCheckpoint: true, producers: newProducers(cfg.MaxProducers),
 		cursors: newCursors(cfg.MaxCursors), lasts: newLasts(cfg.MaxLasts), dedups: newDedups(cfg.DedupWindow, cfg.MaxDedupIDs),
 	}
+	c.groups = c.newGroups()
+	return c
 }
 
 // Step takes one event at time now (us), adds what follows to eff, and says when it wants to be stepped
@@ -343,10 +359,25 @@ func (c *Core) Step(now int64, ev Event, eff *Effects) (wake int64) {
 		c.carry(now, ev, eff)
 	case Carried:
 		c.carried(now, ev, eff)
+	case PlacesBuilt:
+		c.placesBuilt(now, ev)
+	default:
+		c.groupEvent(now, ev, eff)
 	}
 	c.forgetKeys(now)
+	c.learnPlaces(now, eff)
+	c.groupsTurn(now, mayAppend(ev), eff)
 	c.expire(now, eff)
 	return c.nextDead
+}
+
+// mayAppend says whether what a step appends is still written: not when the shell is already past that.
+func mayAppend(ev Event) bool {
+	switch ev.(type) {
+	case Written, Flushed, WriteFailed, Lost:
+		return false
+	}
+	return true
 }
 
 // View is what readers and reports see of a shard.
@@ -362,6 +393,7 @@ type View struct {
 	Cursors     int
 	Lasts       int
 	Uncommitted int
+	Groups      int
 	Keys        *keyindex.Index // the newest record of each key; nil when that is not known now
 }
 
@@ -370,7 +402,8 @@ func (c *Core) View() View {
 	return View{
 		Generation: c.cfg.Generation, Start: c.start, Mark: c.mark, Ceiling: c.ceiling, Length: c.length,
 		NextOffset: c.nextOffset, LastAppend: c.lastAppend, Producers: c.producers.len(),
-		Cursors: c.cursors.len(), Lasts: c.lasts.len(), Uncommitted: len(c.pending), Keys: c.keys.index,
+		Cursors: c.cursors.len(), Lasts: c.lasts.len(), Uncommitted: len(c.pending), Groups: c.groups.Len(),
+		Keys: c.keys.index,
 	}
 }
 

@@ -62,8 +62,9 @@ func (c *Core) pendingStart() LogStart {
 // crash in between would leave a log that begins where nobody said.
 func (c *Core) moveStart(now int64, to LogStart, cause Cause, eff *Effects) {
 	c.open(now, eff)
+	entries := c.giveUp(now, to, cause, eff)
 	c.moves = append(c.moves, move{sequence: c.length, to: to, cause: cause})
-	c.control(now, eff, batch.LogStart{Sequence: to.Sequence, Offset: to.Offset})
+	c.control(now, eff, append(entries, batch.LogStart{Sequence: to.Sequence, Offset: to.Offset})...)
 	eff.Flush = eff.Flush || !c.cfg.Memory // whatever the fsync mode: files are removed on the strength of it
 }
 
@@ -72,6 +73,7 @@ func (c *Core) BeginAt(files LogStart) {
 	if files.Sequence > c.start.Sequence {
 		c.start = LogStart{files.Sequence, max(files.Offset, c.start.Offset)}
 	}
+	c.groups.Bounds(c.start.Offset, c.ceiling)
 }
 
 // started applies a new start that is committed.
@@ -82,6 +84,7 @@ func (c *Core) started(to LogStart, eff *Effects) {
 		c.moves = c.moves[1:]
 	}
 	c.start = to
+	c.groups.Bounds(to.Offset, c.ceiling)
 	eff.Moves = append(eff.Moves, m)
 	eff.Drop = to.Sequence
 }
@@ -104,6 +107,9 @@ func (c *Core) trim(now int64, t *Trim, eff *Effects) {
 		// Not cut down to the end: whoever names an offset that nobody was given is mistaken about the log, and
 		// would lose all of it.
 		eff.Answers = append(eff.Answers, Answer{To: t.To, Err: c.View().OutOfRange(t.Offset)})
+		return
+	case c.cfg.KeepUnsettled && !c.places.ready:
+		eff.Answers = append(eff.Answers, Answer{To: t.To, Err: code.New(code.Opening, "the shard reads its log to learn what was carried").Retry(keysSoon)})
 		return
 	case c.cfg.KeepNewest:
 		eff.Answers = append(eff.Answers, Answer{To: t.To, Err: code.New(code.BadRequest,
@@ -133,7 +139,7 @@ func (c *Core) trim(now int64, t *Trim, eff *Effects) {
 // needed, never the newest. One that is alone is closed first, if dropping it would be enough: emptying a log
 // does not help when it is others that fill the disk.
 func (c *Core) reclaim(now int64, r Reclaim, eff *Effects) {
-	if c.lost != nil || !c.cfg.DropOldest || len(r.Segments) == 0 {
+	if c.lost != nil || !c.cfg.DropOldest || len(r.Segments) == 0 || c.cfg.KeepUnsettled && !c.places.ready {
 		return
 	}
 	if len(r.Segments) == 1 {

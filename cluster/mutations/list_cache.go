@@ -19,8 +19,8 @@ func cacheRules() []mutation {
 			name: "carry-what-was-live-when-it-was-read",
 			why:  "What was deleted or written anew a moment ago would come back from the dead when the log is read again.",
 			file: "broker/shard/carry.go",
-			old:  "; known && !n.gone && n.Offset == r.Offset && n.Sequence == ev.Sequence[i] {\n",
-			new:  "; known || !n.gone {\n",
+			old:  "	return known && !n.gone && n.Offset == r.Offset && n.Sequence == sequence\n",
+			new:  "	return known || !n.gone\n",
 
 			caught: by("broker/shard", "TestCarryIsDecidedAmongTheAppends"),
 		},

@@ -199,8 +199,8 @@ func logRules() []mutation {
 			name: "drop-segments-before-the-new-start-is-committed",
 			why:  "S11: a crash in between leaves a log that begins where nobody said.",
 			file: "broker/shard/start.go",
-			old:  "	c.control(now, eff, batch.LogStart{Sequence: to.Sequence, Offset: to.Offset})\n",
-			new:  "	c.control(now, eff, batch.LogStart{Sequence: to.Sequence, Offset: to.Offset})\n	eff.Drop = to.Sequence\n",
+			old:  "	c.control(now, eff, append(entries, batch.LogStart{Sequence: to.Sequence, Offset: to.Offset})...)\n",
+			new:  "	c.control(now, eff, append(entries, batch.LogStart{Sequence: to.Sequence, Offset: to.Offset})...)\n	eff.Drop = to.Sequence\n",
 
 			caught: by("broker/shard", "TestTrimIsExactAndCommitted"),
 		},

@@ -28,7 +28,7 @@ var arrows = []arrow{
 	// level 1: never each other
 	{"client", []string{"wire", "router"}},
 	{"broker", []string{"wire", "router", "storage"}},
-	{"broker/shard", []string{"wire/batch", "wire/code", "router", "storage/keyindex"}},
+	{"broker/shard", []string{"wire/batch", "wire/code", "router", "storage/keyindex", "broker/group"}},
 	{"broker/replica", []string{"wire/batch", "wire/code", "router"}},
 	{"broker/group", []string{"wire/batch", "wire/code", "router"}},
 	{"controlplane", []string{"wire", "router"}},

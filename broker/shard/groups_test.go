@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import (
+	"testing"
+
+	"margay.dev/broker/group"
+	"margay.dev/wire/batch"
+	"margay.dev/wire/code"
+)
+
+// unlimited is the credit of a consumer that may have anything.
+type unlimited struct{ out int }
+
+func (u *unlimited) Take(n int) int { u.out += n; return n }
+func (u *unlimited) Give(n int)     { u.out -= n }
+
+// groupRig drives a core as a shell does: what is appended is written and flushed at once, and kept for a restart.
+type groupRig struct {
+	t     *testing.T
+	c     *Core
+	cfg   Config
+	log   []batch.Batch
+	now   int64
+	eff   Effects
+	hands map[*group.Consumer][]group.Handed
+	got   map[any]Answer
+	next  byte
+}
+
+func newGroupRig(t *testing.T, cfg Config) *groupRig {
+	r := &groupRig{t: t, cfg: cfg, now: 1_000_000, hands: map[*group.Consumer][]group.Handed{}, got: map[any]Answer{}}
+	r.cfg.Node = "n"
+	r.open()
+	return r
+}
+
+func (r *groupRig) open() {
+	r.cfg.Generation++
+	r.c = New(r.cfg)
+	for _, b := range r.log {
+		if err := r.c.Replay(b); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	if n := len(r.log); n > 0 {
+		r.c.Recovered(r.log[n-1].Sequence()+1, r.log[n-1].NextOffset(), false)
+	}
+	r.hands = map[*group.Consumer][]group.Handed{}
+}
+
+func (r *groupRig) step(ev Event) {
+	r.t.Helper()
+	r.c.Step(r.now, ev, &r.eff)
+	r.perform()
+	for i := 0; ; i++ {
+		if at := r.c.Next(); at == 0 || at > r.now {
+			return
+		}
+		if i > 100 {
+			r.t.Fatal("the core does not come to rest")
+		}
+		r.c.Step(r.now, Time{}, &r.eff)
+		r.perform()
+	}
+}
+
+func (r *groupRig) perform() {
+	for _, b := range r.eff.Append {
+		r.log = append(r.log, append(batch.Batch(nil), b...))
+	}
+	if n := len(r.log); n > 0 {
+		r.c.Step(r.now, Flushed{Length: r.log[n-1].Sequence() + 1}, &r.eff)
+	}
+	for _, a := range r.eff.Answers {
+		if a.To != nil {
+			r.got[a.To] = a
+		}
+	}
+	for _, h := range r.eff.Hands {
+		r.hands[h.To] = append(r.hands[h.To], h.Items...)
+	}
+	scans, places := r.eff.Scans, r.eff.Places
+	r.eff.Scans = nil
+	r.eff.Reset()
+	if places != nil {
+		for _, b := range r.log {
+			if err := places.Add(b); err != nil {
+				r.t.Fatal(err)
+			}
+		}
+		r.c.Step(r.now, PlacesBuilt{Build: places}, &r.eff)
+		r.perform()
+	}
+	for _, x := range scans {
+		ev := &GroupsScanned{group.Scanned{Scan: x, Next: x.From}}
+		for _, b := range r.log {
+			if b.HasOffsets() && b.NextOffset() > x.From {
+				ev.Batches = append(ev.Batches, b)
+				ev.Next = b.NextOffset()
+			}
+		}
+		r.c.Step(r.now, ev, &r.eff)
+		r.perform()
+	}
+}
+
+func (r *groupRig) push(records ...batch.Record) {
+	r.t.Helper()
+	b := batch.NewBuilder(batch.Limits{})
+	for _, rec := range records {
+		if rec.Value == nil {
+			rec.Value = []byte("v")
+		}
+		if err := b.Add(rec); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	built, err := b.Build(0, 0, batch.None)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.step(&Publish{Batch: built, To: "push"})
+	if a := r.got["push"]; a.Err != nil {
+		r.t.Fatal(a.Err)
+	}
+}
+
+func (r *groupRig) command(x group.Command) *group.Done {
+	r.t.Helper()
+	if x.ID == [16]byte{} {
+		r.next++
+		x.ID[0] = r.next
+	}
+	x.To = "command"
+	r.step(&GroupCommand{x})
+	a := r.got["command"]
+	if a.Err != nil {
+		r.t.Fatal(a.Err)
+	}
+	return a.Done
+}
+
+func (r *groupRig) create(change func(*batch.GroupSettings)) {
+	r.t.Helper()
+	s := batch.DefaultGroupSettings()
+	if change != nil {
+		change(&s)
+	}
+	r.command(group.Command{Op: group.Create, Name: "g", Group: 7, Settings: &s})
+}
+
+func (r *groupRig) join() *group.Consumer {
+	r.t.Helper()
+	c := &group.Consumer{Credit: &unlimited{}, Concurrency: 1}
+	r.step(&JoinGroup{Group: "g", Consumer: c, To: c})
+	if a := r.got[c]; a.Err != nil {
+		r.t.Fatal(a.Err)
+	}
+	return c
+}
+
+// take returns what a consumer was handed since it was last asked, as offsets.
+func (r *groupRig) take(c *group.Consumer) []group.Handed {
+	h := r.hands[c]
+	r.hands[c] = nil
+	return h
+}
+
+func (r *groupRig) settle(op group.Op, h group.Handed) []group.Failed {
+	r.t.Helper()
+	return r.settleAt(r.cfg.Generation, op, h)
+}
+
+func (r *groupRig) settleAt(generation uint64, op group.Op, h group.Handed) []group.Failed {
+	r.t.Helper()
+	r.step(&Settle{List: []*group.Settlement{{
+		Group: 7, Generation: generation, Tokens: []group.Token{{Op: op, HandOut: h.HandOut, Offset: h.Offset}}, To: "settle",
+	}}})
+	a := r.got["settle"]
+	if a.Err != nil {
+		r.t.Fatal(a.Err)
+	}
+	return a.Failed
+}
+
+func (r *groupRig) info() (i group.Info) {
+	r.t.Helper()
+	r.step(&Inspect{Look: func(v *group.View) { i, _ = v.Info("g") }, To: "info"})
+	return i
+}
+
+func (r *groupRig) wantOffsets(c *group.Consumer, want ...uint64) []group.Handed {
+	r.t.Helper()
+	got := r.take(c)
+	if len(got) != len(want) {
+		r.t.Fatalf("handed %v, want offsets %v", got, want)
+	}
+	for i := range got {
+		if got[i].Offset != want[i] {
+			r.t.Fatalf("handed %v, want offsets %v", got, want)
+		}
+	}
+	return got
+}
+
+func TestGroupHandsOutAndSettles(t *testing.T) {
+	r := newGroupRig(t, Config{})
+	r.create(nil)
+	r.push(batch.Record{}, batch.Record{}, batch.Record{})
+	c := r.join()
+	h := r.wantOffsets(c, 0, 1, 2)
+	if f := r.settle(group.Ack, h[1]); f != nil {
+		t.Fatal(f)
+	}
+	if f := r.settle(group.Ack, h[1]); len(f) != 1 || f[0].Code != code.NoLongerOwner {
+		t.Fatal("an ack that comes twice is not refused")
+	}
+	r.settle(group.Nack, h[0])
+	if i := r.info(); i.Delayed != 1 || i.InFlight != 1 || i.Totals.Acked != 1 || i.Totals.Attempts != 1 || i.Ready != 0 {
+		t.Fatalf("%+v", i)
+	}
+	r.wantOffsets(c)
+	r.now += 100_000
+	r.step(Time{})
+	if h := r.wantOffsets(c, 0); h[0].Attempt != 2 {
+		t.Fatalf("attempt %d, want 2", h[0].Attempt)
+	}
+	r.open()
+	c = r.join()
+	if h := r.wantOffsets(c, 0, 2); h[0].Attempt != 2 || h[1].Attempt != 1 {
+		t.Fatalf("%v", h)
+	}
+}
+
+func TestAckOfAnEarlierGeneration(t *testing.T) {
+	r := newGroupRig(t, Config{})
+	r.create(nil)
+	r.push(batch.Record{}, batch.Record{})
+	c := r.join()
+	h := r.wantOffsets(c, 0, 1)
+	r.open()
+	if f := r.settleAt(1, group.Nack, h[0]); f == nil {
+		t.Fatal("a nack of an earlier generation counts")
+	}
+	if f := r.settleAt(1, group.Ack, h[0]); f != nil {
+		t.Fatal(f)
+	}
+	c = r.join()
+	r.wantOffsets(c, 1)
+	if f := r.settleAt(1, group.Ack, h[1]); f == nil {
+		t.Fatal("an ack counts though the message was handed out again")
+	}
+}
+
+func TestDeadLettersAndRedrive(t *testing.T) {
+	r := newGroupRig(t, Config{})
+	r.create(func(s *batch.GroupSettings) { s.MaxAttempts = 2; s.Backoff = nil })
+	r.push(batch.Record{}, batch.Record{})
+	c := r.join()
+	h := r.wantOffsets(c, 0, 1)
+	r.settle(group.Ack, h[1])
+	r.settle(group.Nack, h[0])
+	h = r.wantOffsets(c, 0)
+	r.settle(group.Nack, h[0])
+	if i := r.info(); i.Dead != 1 || i.Next != 2 || i.Totals.Dead != 1 || i.Totals.Attempts != 2 {
+		t.Fatalf("%+v", i)
+	}
+	r.open()
+	if i := r.info(); i.Dead != 1 || i.Totals.Dead != 1 {
+		t.Fatalf("%+v", i)
+	}
+	c = r.join()
+	r.wantOffsets(c)
+	id := [16]byte{9}
+	if d := r.command(group.Command{ID: id, Op: group.Redrive, Name: "g"}); d.Count != 1 || d.Again {
+		t.Fatalf("%+v", d)
+	}
+	h = r.wantOffsets(c, 0)
+	if h[0].Attempt != 1 {
+		t.Fatal(h)
+	}
+	if d := r.command(group.Command{ID: id, Op: group.Redrive, Name: "g"}); !d.Again || d.Count != 1 {
+		t.Fatalf("%+v", d)
+	}
+	r.settle(group.Ack, h[0])
+	if i := r.info(); i.Dead+i.Ready+i.InFlight+i.Delayed != 0 || i.Totals.Acked != 2 {
+		t.Fatalf("%+v", i)
+	}
+}
+
+func TestOrderByKey(t *testing.T) {
+	r := newGroupRig(t, Config{})
+	r.create(func(s *batch.GroupSettings) { s.OrderByKey = true })
+	k := func(k string) batch.Record { return batch.Record{Key: []byte(k)} }
+	r.push(k("a"), k("a"), k("b"), k("a"))
+	c := r.join()
+	h := r.wantOffsets(c, 0, 2)
+	r.settle(group.Nack, h[0])
+	r.wantOffsets(c)
+	d := r.join()
+	r.now += 100_000
+	r.step(Time{})
+	got := append(r.take(c), r.take(d)...)
+	if len(got) != 1 || got[0].Offset != 0 {
+		t.Fatal(got)
+	}
+	r.settle(group.Ack, got[0])
+	got = append(r.take(c), r.take(d)...)
+	if len(got) != 1 || got[0].Offset != 1 {
+		t.Fatal(got)
+	}
+}
