@@ -72,8 +72,8 @@ func (l *lane) mayLast(f *wire.SetLast) (*host.Shard, error) {
 	switch {
 	case err != nil:
 		return nil, batchError(err)
-	case b.Count() != 1 || b.ProducerID() != f.ID || b.ProducerSequence() != 1 || b.DedupID() != nil:
-		return nil, code.New(code.BadRequest, "a last record is a batch of one record, of the session as its producer, with sequence 1 and without a dedup id")
+	case b.Count() != 1 || b.ProducerID() != f.ID || b.ProducerSequence() != 1 || b.DedupID() != nil || b.HasSettlement():
+		return nil, code.New(code.BadRequest, "a last record is a batch of one record, of the session as its producer, with sequence 1, without a dedup id and without messages to settle")
 	}
 	return s, l.mayPublishKeys(m, f.Log, b)
 }

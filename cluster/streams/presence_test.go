@@ -25,7 +25,11 @@ import (
 // setLast is the frame that leaves a record with the broker.
 func setLast(t *testing.T, log batch.LogID, id uint64, grace time.Duration, values ...string) *wire.SetLast {
 	t.Helper()
-	b := batch.NewBuilder(batch.Limits{})
+	return setLastOf(t, batch.NewBuilder(batch.Limits{}), log, id, grace, values...)
+}
+
+func setLastOf(t *testing.T, b *batch.Builder, log batch.LogID, id uint64, grace time.Duration, values ...string) *wire.SetLast {
+	t.Helper()
 	for _, v := range values {
 		if err := b.Add(batch.Record{Value: []byte(v), Timestamp: 1}); err != nil {
 			t.Fatal(err)
@@ -255,10 +259,15 @@ func TestLastRecordsAreChecked(t *testing.T) {
 	foreign.ID = 8
 	corrupt := setLast(t, id, 7, 0, "a")
 	corrupt.Batch[len(corrupt.Batch)-1] ^= 1
+	settling := batch.NewBuilder(batch.Limits{})
+	if err := settling.SetSettlement(batch.Settlement{Group: 1, Tokens: []batch.SettledToken{{HandOut: 1}}}); err != nil {
+		t.Fatal(err)
+	}
+	settle := setLastOf(t, settling, id, 7, 0, "a")
 	nowhere := setLast(t, id, 7, 0, "a")
 	nowhere.Shard = 9
 	for want, frames := range map[code.Code][]*wire.SetLast{
-		code.BadRequest: {two, foreign}, code.CorruptBatch: {corrupt}, code.NotFound: {nowhere, setLast(t, batch.NewLogID(), 7, 0, "a")},
+		code.BadRequest: {two, foreign, settle}, code.CorruptBatch: {corrupt}, code.NotFound: {nowhere, setLast(t, batch.NewLogID(), 7, 0, "a")},
 	} {
 		for _, f := range frames {
 			r.wantError(l, wire.AppendFrame(nil, 77, f), want)

@@ -109,7 +109,7 @@ func FuzzLeaderBatches(f *testing.F) {
 			return
 		}
 		var again batch.Batch
-		switch scheduled := slices.ContainsFunc(records, func(r batch.Carried) bool { return r.TTL > 0 || r.Delay > 0 }); {
+		switch scheduled := slices.ContainsFunc(records, func(r batch.Carried) bool { return r.TTL > 0 || r.Delay > 0 || r.Priority > 0 }); {
 		case b.IsExpired():
 			keys := make([][]byte, len(records))
 			for i, r := range records {

@@ -112,6 +112,9 @@ func refusedQueueCases(t *testing.T) []vectorCase {
 	}{
 		{"priority_zero", "priority 0 is written as none", high, func(b []byte) { b[meta+3] = 0 }},
 		{"priority_high", "priority 10", high, func(b []byte) { b[meta+3] = 10 }},
+		{"priority_unsaid", "a priority without its attribute", func() []byte {
+			return build(t, 0, 0, batch.None, batch.Record{Value: []byte("v"), Priority: 9})
+		}, func(b []byte) { b[58] &^= 128 }},
 		{"settlement_size", "a settlement longer than the meta section", both, func(b []byte) { b[meta] = 19 }},
 		{"settlement_small", "a settlement without room for a message", both, func(b []byte) { b[meta] = 12 }},
 		{"settlement_group", "messages of no group", both, func(b []byte) { b[meta+1] = 0 }},

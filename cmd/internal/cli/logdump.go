@@ -102,6 +102,8 @@ type storedView struct {
 	// Carried: offset, generation and append time are those of the first time.
 	Carried bool `json:"carried,omitempty"`
 	Expired bool `json:"expired,omitempty"`
+	// Settlement of its batch: what a group acknowledged by it.
+	Settlement *batch.Settlement `json:"settlement,omitempty"`
 }
 
 func (d dumper) printStored(b batch.Batch, at *batch.Reader, rec *batch.Record) error {
@@ -112,7 +114,11 @@ func (d dumper) printStored(b batch.Batch, at *batch.Reader, rec *batch.Record) 
 	}
 	switch d.Format() {
 	case output.JSON:
-		return d.JSON(storedView{viewRecord(&view), b.Sequence(), b.IsCarried(), b.IsExpired()})
+		out := storedView{recordView: viewRecord(&view), Sequence: b.Sequence(), Carried: b.IsCarried(), Expired: b.IsExpired()}
+		if s, ok, err := b.Settlement(); err == nil && ok {
+			out.Settlement = &s
+		}
+		return d.JSON(out)
 	case output.Raw:
 		return d.printRecord(&view)
 	case output.Text: // for a person, below
@@ -123,6 +129,10 @@ func (d dumper) printStored(b batch.Batch, at *batch.Reader, rec *batch.Record) 
 		mark = "\t" + d.Dim(fmt.Sprintf("(carried to sequence %d)", b.Sequence()))
 	case b.IsExpired():
 		mark = "\t" + d.Dim("(expired)")
+	case b.HasSettlement():
+		if s, _, err := b.Settlement(); err == nil {
+			mark = "\t" + d.Dim(fmt.Sprintf("(settles %d of group %016x)", len(s.Tokens), s.Group))
+		}
 	}
 	return d.Line("%s%s", textRecord(d.app, &view), mark)
 }
@@ -190,6 +200,16 @@ func entryName(e batch.Entry) string {
 		return "dedup"
 	case batch.Last:
 		return "last"
+	case batch.Group:
+		return "group"
+	case batch.Settled:
+		return "settled"
+	case batch.Attempt:
+		return "attempt"
+	case batch.Dead:
+		return "dead"
+	case batch.Command:
+		return "command"
 	}
 	return fmt.Sprintf("type_%d", e.Type())
 }

@@ -92,3 +92,46 @@ func TestLogToolsShowWhatIsCarriedAndExpired(t *testing.T) {
 		t.Errorf("verify counts %+v", s)
 	}
 }
+
+// What a log says of groups is printed by its names, and of a record that its batch settles messages.
+func TestLogDumpShowsWhatGroupsKnow(t *testing.T) {
+	id, dir := batch.LogID{15: 9}, t.TempDir()
+	shard := filepath.Join(dir, "shards", id.String(), "0")
+	if err := vfs.MakeDir(vfs.OS(), dir, filepath.Dir(shard)); err != nil {
+		t.Fatal(err)
+	}
+	d, err := storage.Create(storage.Options{FS: vfs.OS(), Dir: shard, ID: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	builder := batch.NewBuilder(batch.Limits{})
+	if err := builder.Add(batch.Record{Key: []byte("k"), Value: []byte("v"), Timestamp: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := builder.SetSettlement(batch.Settlement{Group: 0xabc, Tokens: []batch.SettledToken{{HandOut: 1}, {HandOut: 2, Offset: 5}}}); err != nil {
+		t.Fatal(err)
+	}
+	written, err := builder.Build(0, 0, batch.None)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := storagetest.NewWriter()
+	groups := batch.BuildControl(batch.Group{ID: 0xabc, Name: "workers"}, batch.Settled{Group: 0xabc}, batch.Attempt{Group: 0xabc},
+		batch.Dead{Group: 0xabc, Reason: batch.DeadRejected}, batch.Command{Group: 0xabc})
+	if err := d.Append(append(w.Checkpoint(1, 0), w.Assign(groups), w.Assign(written))...); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got := shell{}.run(t.Context(), "log", "dump", dir, "--control")
+	for _, want := range []string{" group {", "Name:workers", " settled {", " attempt {", " dead {", " command {", "0/0\tk\tv\t(settles 2 of group 0000000000000abc)\n"} {
+		if got.code != 0 || !strings.Contains(got.out, want) {
+			t.Errorf("%q is not in %+v", want, got)
+		}
+	}
+	got = shell{}.run(t.Context(), "log", "dump", dir, "-o", "json")
+	if !strings.Contains(got.out, `"settlement":{"Group":2748,`) {
+		t.Errorf("%+v", got)
+	}
+}
