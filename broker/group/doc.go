@@ -34,7 +34,8 @@ const (
 	// SweepEvery is how often what has expired is looked for (us).
 	SweepEvery = 60_000_000
 
-	maxChunk = 256 // messages to one consumer before the next has its turn
+	maxChunk  = 256  // messages to one consumer before the next has its turn
+	maxHanded = 4096 // ranges remembered of what was handed out, before those that are passed are forgotten
 )
 
 // Credit is how much a consumer may still be handed. It may be shared with other shards.

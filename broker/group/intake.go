@@ -71,7 +71,7 @@ func (s *Groups) takeRange(g *Group, from, to uint64, at int64) {
 	w := g.work
 	for gap := range g.passed.gaps(from, to) {
 		if len(w.claims) == 0 {
-			s.place(g, item{offset: gap.from, to: gap.to, at: at})
+			g.put(item{offset: gap.from, to: gap.to, at: at})
 			continue
 		}
 		for o := gap.from; o < gap.to; {
@@ -83,7 +83,7 @@ func (s *Groups) takeRange(g *Group, from, to uint64, at int64) {
 			for end < gap.to && !s.claimed(g, end) {
 				end++
 			}
-			s.place(g, item{offset: o, to: end, at: at})
+			g.put(item{offset: o, to: end, at: at})
 			o = end
 		}
 	}

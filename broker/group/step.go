@@ -76,6 +76,9 @@ func (s *Groups) Turn(mayAppend bool) {
 		s.dispatch(g)
 		s.wantScan(g)
 		g.work.tidy()
+		if g.handed.len() > maxHanded {
+			g.handed.add(0, g.passed.low)
+		}
 		if s.rest(g); g.work == nil {
 			i--
 		}

@@ -191,7 +191,7 @@ func (s *Groups) takeParked(g *Group, a batch.Attempt) {
 	if g.keyed() {
 		it.key = a.Key
 	}
-	s.place(g, it)
+	s.place(g, it, a.Due)
 }
 
 // takeIn puts a message where it belongs that is outstanding and not claimed.
@@ -199,11 +199,12 @@ func (s *Groups) takeIn(g *Group, m Message) {
 	if _, claimed := g.work.claims[m.Offset]; claimed {
 		return
 	}
-	s.place(g, itemOf(m, g.keyed()))
+	s.place(g, itemOf(m, g.keyed()), m.Due)
 }
 
-func (s *Groups) place(g *Group, it item) {
-	if it.at > s.asOf {
+// place puts a message among those that are ready, or those that are not due.
+func (s *Groups) place(g *Group, it item, due int64) {
+	if due > s.asOf {
 		g.work.later.push(it)
 		return
 	}

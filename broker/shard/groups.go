@@ -192,6 +192,10 @@ func (c *Core) groupsTurn(now int64, mayAppend bool, eff *Effects) {
 		return
 	}
 	at := c.at(now)
+	if !c.grouping {
+		c.grouping = true
+		c.groups.Open(at)
+	}
 	for range 4 { // what is left has its turn with the next step
 		if !c.groups.Wants(at) {
 			return

@@ -312,3 +312,13 @@ func TestOrderByKey(t *testing.T) {
 		t.Fatal(got)
 	}
 }
+
+// A batch that is committed while the groups last looked at an earlier time is taken in whole.
+func TestBatchesAreTakenInWhole(t *testing.T) {
+	r := newGroupRig(t, Config{})
+	r.create(nil)
+	c := r.join()
+	r.now += 1_000_000
+	r.push(batch.Record{}, batch.Record{}, batch.Record{})
+	r.wantOffsets(c, 0, 1, 2)
+}

@@ -36,7 +36,7 @@ func (c *Core) publish(now int64, p *Publish, eff *Effects) {
 	}
 	settled, err := c.settlementHolds(p)
 	if err != nil {
-		c.refuseBehind(p, c.nextOffset, err, eff)
+		c.answerGroups(Answer{To: p.To, Err: err}, eff)
 		return
 	}
 	sums, counters, ok := c.derive(now, p, eff)

@@ -259,6 +259,7 @@ type Core struct {
 	keys      keys
 	sums      sums
 	groups    *group.Groups
+	grouping  bool // the groups know that the shard is led
 	places    places
 
 	sweepAgain uint64 // no key is expired before what lies below is committed
