@@ -104,7 +104,8 @@ const (
 	minConsumerInfo = 1 + 4 + 4
 )
 
-func (x *GroupInfo) size() int {
+// Size is what the info takes in a frame, in bytes: for who keeps a frame below a bound.
+func (x *GroupInfo) Size() int {
 	n := 8 + stringSize(x.Name) + 4 + x.Settings.Size() + x.Totals.Size() + 8 + 3*8 + 5*8 + 8 + 1 + 1 + 4
 	for i := range x.Consumers {
 		n += stringSize(x.Consumers[i].Name) + 4 + 4
@@ -192,7 +193,7 @@ func (*GroupInfos) Type() Type { return TypeGroupInfos }
 func (f *GroupInfos) Size() int {
 	n := 4 + 8 + 1 + 4
 	for i := range f.Infos {
-		n += f.Infos[i].size()
+		n += f.Infos[i].Size()
 	}
 	return n
 }

@@ -141,6 +141,7 @@ func samples() []sample {
 			MapVersion: 12, Shards: []Route{{"b1:7420", 7}, {"", 0}},
 		}},
 		{"log_info_keys", 4, &LogInfo{Log: log, Name: "acme/prod/meters", Keep: KeepNewest, DefaultTTL: 60_000_000}},
+		{"log_info_unsettled", 4, &LogInfo{Log: log, Name: "acme/prod/emails", Keep: KeepUnsettled}},
 		{"offsets", 5, &Offsets{Log: log, Shard: 1}},
 		{"offsets_ok", 5, &OffsetsOk{Shard: 1, Generation: 7, Earliest: 100, Latest: 2000, AppendTime: 1_700_000_000_000_001}},
 		{"publish", 6, &Publish{Log: log, Shard: 2, Previous: 41, Ack: AckQuorum, TimeoutMs: 5000, Batch: batch.Batch("\x01\x02\x03")}},

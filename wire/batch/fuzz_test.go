@@ -83,6 +83,9 @@ func FuzzCheckStored(f *testing.F) {
 			_, _ = readCarried(b)
 			_, _ = b.Entries()
 			_, _ = b.CheckpointPart()
+			if s, ok, err := b.Settlement(); err != nil || ok != b.HasSettlement() || ok && (s.Group == 0 || len(s.Tokens) == 0) {
+				t.Fatalf("accepted, but its settlement is %+v, %v", s, err)
+			}
 		})
 		before := bytes.Clone(b[48:])
 		b.Assign(batch.Assigned{Sequence: b.Sequence() + 1, BaseOffset: b.BaseOffset(), AppendTime: b.AppendTime()})
@@ -107,6 +110,21 @@ func FuzzLeaderBatches(f *testing.F) {
 		records, err := readCarried(b)
 		if err != nil {
 			return
+		}
+		for _, r := range records[:min(len(records), 8)] { // each walks the batch
+			if !b.IsCarried() {
+				break
+			}
+			s, ok, err := batch.SliceCarried(b, r.Offset)
+			if err != nil || !ok {
+				t.Fatalf("offset %d was read and is not cut: %v, %v", r.Offset, ok, err)
+			}
+			if s, err = batch.CheckSlice(s); err != nil {
+				t.Fatalf("offset %d is cut to %x, which is refused: %v", r.Offset, []byte(s), err)
+			}
+			if back, offsets, err := readSlice(s); err != nil || len(back) != 1 || offsets[0] != r.Offset {
+				t.Fatalf("offset %d is cut to %x, which reads as %+v, %v", r.Offset, []byte(s), back, err)
+			}
 		}
 		var again batch.Batch
 		switch scheduled := slices.ContainsFunc(records, func(r batch.Carried) bool { return r.TTL > 0 || r.Delay > 0 || r.Priority > 0 }); {

@@ -3,8 +3,8 @@
 package batch
 
 import (
-	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -45,24 +45,35 @@ func DefaultGroupSettings() GroupSettings {
 // Validate refuses settings out of bounds, and names all that is wrong with them. What stands in a log is not held to it: a
 // later release may have other bounds.
 func (s GroupSettings) Validate() error {
-	var faults []error
+	var faults []string
 	within := func(name string, us uint64, least, most time.Duration) {
 		if us < uint64(least/time.Microsecond) || us > uint64(most/time.Microsecond) {
-			faults = append(faults, fmt.Errorf("%s of %d microseconds: must be between %v and %v", name, us, least, most))
+			faults = append(faults, fmt.Sprintf("%s of %s must be between %v and %v", name, inMicros(us), least, most))
 		}
 	}
 	within("ack wait", s.AckWait, MinAckWait, MaxAckWait)
 	if len(s.Backoff) > MaxBackoffs {
-		faults = append(faults, fmt.Errorf("%d waits of backoff: at most %d", len(s.Backoff), MaxBackoffs))
+		faults = append(faults, fmt.Sprintf("%d waits of backoff are more than %d", len(s.Backoff), MaxBackoffs))
 	}
 	for i, us := range s.Backoff[:min(len(s.Backoff), MaxBackoffs)] {
 		within(fmt.Sprintf("backoff %d", i+1), us, MinBackoff, MaxBackoff)
 	}
 	within("priority age", s.PriorityAge, 0, MaxPriorityAge)
 	if s.MaxDead < 1 || s.MaxDead > MaxDead {
-		faults = append(faults, fmt.Errorf("at most %d dead letters: must be between 1 and %d", s.MaxDead, MaxDead))
+		faults = append(faults, fmt.Sprintf("a bound of %d dead letters must be between 1 and %d", s.MaxDead, MaxDead))
 	}
-	return errors.Join(faults...)
+	if len(faults) == 0 {
+		return nil
+	}
+	return fmt.Errorf("group settings: %s", strings.Join(faults, "; "))
+}
+
+// inMicros writes what may be more than a duration holds.
+func inMicros(us uint64) string {
+	if us > maxScheduleUs {
+		return fmt.Sprintf("%dµs", us)
+	}
+	return (time.Duration(us) * time.Microsecond).String()
 }
 
 // Flags of settings, one bit each.
