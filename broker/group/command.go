@@ -182,6 +182,7 @@ func (s *Groups) update(g *Group, x *Command) *code.Error {
 			return code.New(code.BadRequest, "the settings of group %q are to be changed, and to what is not said", g.name)
 		}
 		settings = *x.Settings
+		settings.Paused = g.settings.Paused // Pause and Resume say that: a change of something else lets nothing out
 		if err := settings.Validate(); err != nil {
 			return code.New(code.BadRequest, "group %q: %w", g.name, err)
 		}
