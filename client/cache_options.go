@@ -35,6 +35,7 @@ type Condition interface {
 type LifeOption interface {
 	PutOption
 	AddOption
+	RecordOption
 }
 
 // ReadOption is for every read that can be stale.
@@ -47,6 +48,7 @@ type ReadOption interface {
 type Selector interface {
 	ListOption
 	WatchOption
+	FindOption
 	filter() wire.Filter
 }
 
@@ -104,19 +106,28 @@ func (f condition) applyRecord(o *recordOptions) { f(o) }
 func (f condition) applyPut(o *putOptions)       { f(&o.recordOptions) }
 func (f condition) applyDelete(o *recordOptions) { f(o) }
 
-type lifeOption func(o *putOptions)
-
-func (f lifeOption) applyPut(o *putOptions) { f(o) }
-func (f lifeOption) applyAdd(o *putOptions) { f(o) }
-
-// TTL ends the value's life so long after it was stored, by the broker's clock: from then on the key is absent, and who
-// watches it is told Expired. Parts of a microsecond are rounded up. 0 and less are refused.
-func TTL(d time.Duration) LifeOption {
-	return lifeOption(func(o *putOptions) { o.lives, o.ttl = livesGiven, d })
+type lifeOption struct {
+	lives lives
+	ttl   time.Duration
 }
 
-// NoTTL lets the value live for ever, whatever the cache's setting says.
-func NoTTL() LifeOption { return lifeOption(func(o *putOptions) { o.lives = livesForEver }) }
+func (f lifeOption) applyPut(o *putOptions) { o.lives, o.ttl = f.lives, f.ttl }
+func (f lifeOption) applyAdd(o *putOptions) { o.lives, o.ttl = f.lives, f.ttl }
+
+func (f lifeOption) applyRecord(o *recordOptions) {
+	o.givenTTL = &f.ttl
+	if f.lives == livesGiven {
+		o.problem = checkTTL(f.ttl)
+	}
+}
+
+// TTL ends the life of what is written so long after it was stored, by the broker's clock. From then on a cache's key is absent,
+// and who watches it is told Expired; a queue's message is handed out no more. Parts of a microsecond are rounded up. 0 and less
+// are refused.
+func TTL(d time.Duration) LifeOption { return lifeOption{livesGiven, d} }
+
+// NoTTL lets what is written live for ever, whatever the cache's setting says.
+func NoTTL() LifeOption { return lifeOption{lives: livesForEver} }
 
 type putOption func(o *putOptions)
 

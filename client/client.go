@@ -43,9 +43,9 @@ type Client struct {
 	rng  *backoff.Rand
 	http *control.Client
 
-	// Publish, subscribe, watch and request traffic use connections of their own, so that an unread subscription cannot eat
-	// the window that a publish needs.
-	requests, publishing, subscribing, watching *link.Link
+	// Publish, subscribe, watch, consume and request traffic use connections of their own, so that an unread subscription cannot
+	// eat the window that a publish needs.
+	requests, publishing, subscribing, watching, consuming *link.Link
 
 	caller, gets *caller
 	budget       *semaphore.Weighted
@@ -58,6 +58,8 @@ type Client struct {
 	publishers    map[*Publisher]struct{}
 	subscriptions map[*Subscription]struct{}
 	caches        map[string]*Cache
+	queues        map[string]*Queue
+	consumers     map[*Consumer]struct{}
 	watchLanes    map[batch.LogID]*watchLane
 
 	lasts   sync.WaitGroup // of last records
@@ -75,7 +77,8 @@ func Connect(ctx context.Context, address string, opts ...Option) (*Client, erro
 	c := &Client{
 		cfg: *cfg, rng: backoff.NewRand(cfg.rng), budget: semaphore.NewWeighted(cfg.bufferBytes),
 		publishers: map[*Publisher]struct{}{}, subscriptions: map[*Subscription]struct{}{},
-		caches: map[string]*Cache{}, watchLanes: map[batch.LogID]*watchLane{},
+		caches: map[string]*Cache{}, queues: map[string]*Queue{}, consumers: map[*Consumer]struct{}{},
+		watchLanes: map[batch.LogID]*watchLane{},
 	}
 	if cfg.apiKey != "" {
 		if c.http, err = control.NewClient(control.ClientConfig{
@@ -87,6 +90,7 @@ func Connect(ctx context.Context, address string, opts ...Option) (*Client, erro
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.requests, c.publishing, c.subscribing, c.watching = c.newLink(), c.newLink(), c.newLink(), c.newLink()
+	c.consuming = c.newLink()
 	c.caller, c.gets = newCaller(c.requests, c.rng), newCaller(c.requests, c.rng)
 	c.gets.lends = true
 
@@ -200,10 +204,10 @@ func (c *Client) renews() bool {
 	return c.cfg.credential != nil && !fixed
 }
 
-// Drain lets every record that was accepted come to its end, then closes the client. What is not done when ctx ends
-// fails as in Close.
+// Drain lets every consumer finish what its application works on and every record that was accepted come to its end, then closes
+// the client. What is not done when ctx ends fails as in Close.
 func (c *Client) Drain(ctx context.Context) error {
-	var errs []error
+	errs := c.drainConsumers(ctx)
 	for _, p := range c.livePublishers() {
 		if err := p.Close(ctx); err != nil {
 			errs = append(errs, err)
@@ -213,13 +217,14 @@ func (c *Client) Drain(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Close ends everything at once: records not acknowledged fail (unknown if they may be stored), subscriptions end
+// Close ends everything at once: records not acknowledged fail (unknown if they may be stored), subscriptions and consumers end
 // with ErrClosed. It waits for every goroutine of the client. Closing again does nothing.
 func (c *Client) Close() {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
 	c.closeDurable()
+	c.closeConsumers()
 	c.cancel()
 	for _, p := range c.livePublishers() {
 		p.stop()
@@ -236,6 +241,7 @@ func (c *Client) Close() {
 	c.publishing.Close()
 	c.subscribing.Close()
 	c.watching.Close()
+	c.consuming.Close()
 	c.caller.wait()
 	c.gets.wait()
 	if c.http != nil {

@@ -6,12 +6,15 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"time"
 
 	"margay.dev/wire"
+	"margay.dev/wire/batch"
 	"margay.dev/wire/code"
 )
 
-// RecordOption says under which condition a record is to be stored, or which of a named publisher's records it is.
+// RecordOption says under which condition a record is to be stored, when it is due and how long it lives, or which of a named
+// publisher's records it is.
 type RecordOption interface{ applyRecord(o *recordOptions) }
 
 type recordOptions struct {
@@ -21,6 +24,10 @@ type recordOptions struct {
 	sequence    uint64
 	derive      wire.DeriveOp // of caches
 	apart       bool          // in a batch of its own
+	// What With puts into the record's fields, when it was given.
+	givenDelay, givenTTL *time.Duration
+	givenPriority        *uint8
+	problem              *Error // an option that makes no sense
 }
 
 type recordOption func(o *recordOptions)
@@ -54,7 +61,35 @@ func (r Record) With(opts ...RecordOption) Record {
 	for _, o := range opts {
 		o.applyRecord(&r.options)
 	}
+	o := &r.options
+	if o.givenDelay != nil {
+		r.Delay = *o.givenDelay
+	}
+	if o.givenTTL != nil {
+		r.TTL = *o.givenTTL
+	}
+	if o.givenPriority != nil {
+		r.Priority = *o.givenPriority
+	}
 	return r
+}
+
+// Delay holds the record back from consumer groups for so long, from its append time on: Record.Delay.
+func Delay(d time.Duration) RecordOption {
+	return recordOption(func(o *recordOptions) { o.givenDelay = &d })
+}
+
+// Priority lets consumer groups be handed out the record before those of a lower one, 0 to 9: Record.Priority. What has waited for
+// the group's priority age goes first, whatever its priority.
+func Priority(p int) RecordOption {
+	return recordOption(func(o *recordOptions) {
+		if p < 0 || p > batch.MaxPriority {
+			o.problem = code.New(code.BadRequest, "publish record: priority %d: want 0 to %d", p, batch.MaxPriority)
+			return
+		}
+		u := uint8(p)
+		o.givenPriority = &u
+	})
 }
 
 // Version is what IfVersion takes: one above the offset.
@@ -193,6 +228,11 @@ func (c *Client) lacks(feature wire.Features, what string) error {
 // checkOptions finds at home what cannot be meant.
 func (p *Publisher) checkOptions(rec *Record) error {
 	o := &rec.options
+	if rec.Priority > 0 {
+		if err := p.c.lacks(wire.FeatureQueues, "publish record with a priority"); err != nil {
+			return err
+		}
+	}
 	switch {
 	case o.conditional && rec.Key == nil:
 		return code.New(code.BadRequest, "publish record: IfVersion of a record without a key")

@@ -92,8 +92,15 @@ func (f *flight) leaveOut(err *Error, pool *builders) bool {
 	return true
 }
 
-// refill copies the records of a batch into a builder, all but the one at skip.
+// refill copies the records of a batch into a builder, all but the one at skip, and what it settles.
 func refill(b *batch.Builder, from batch.Batch, skip int) error {
+	s, ok, err := from.Settlement()
+	if err == nil && ok {
+		err = b.SetSettlement(s)
+	}
+	if err != nil {
+		return err
+	}
 	records := from.Records()
 	for i := 0; ; i++ {
 		var rec batch.Record

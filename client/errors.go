@@ -49,6 +49,7 @@ const (
 	ErrDeleted          = code.Deleted
 	ErrTakenOver        = code.TakenOver
 	ErrNotANumber       = code.NotANumber
+	ErrNoLongerOwner    = code.NoLongerOwner
 )
 
 // AsError returns the *Error that err is or wraps, nil for none.

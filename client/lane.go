@@ -72,7 +72,7 @@ func newLane(p *Publisher, r *route, shard uint32) *lane {
 // add puts a record into the open batch. The caller has charged its size; on an error it is the caller's again.
 func (l *lane) add(rec *Record, size int64) (Future, error) {
 	if rec.alone() {
-		f, err := l.addBatch([]Record{*rec}, []int{0}, size)
+		f, err := l.addBatch([]Record{*rec}, []int{0}, size, nil)
 		return Future{f: f}, err
 	}
 	now := time.Now()
@@ -110,11 +110,17 @@ func (l *lane) add(rec *Record, size int64) (Future, error) {
 	return f, nil
 }
 
-// addBatch makes a batch of its own of the records: all or none are stored.
-func (l *lane) addBatch(recs []Record, pick []int, size int64) (*flight, error) {
+// addBatch makes a batch of its own of the records: all or none are stored. With settles, messages are settled with them or not.
+func (l *lane) addBatch(recs []Record, pick []int, size int64, settles *batch.Settlement) (*flight, error) {
 	now := time.Now()
 	f := l.begin(now)
 	f.alone = true
+	if settles != nil {
+		if err := f.builder.SetSettlement(*settles); err != nil {
+			l.r.builders.put(f.builder)
+			return nil, refusal(err)
+		}
+	}
 	for n, i := range pick {
 		if err := f.builder.Add(recs[i].encode(now)); err != nil {
 			l.r.builders.put(f.builder)

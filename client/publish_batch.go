@@ -45,7 +45,7 @@ func (p *Publisher) PublishBatch(ctx context.Context, recs ...Record) ([]BatchAc
 	}
 	flights := make([]*flight, len(acks))
 	for i := range acks {
-		f, err := r.lanes[acks[i].Shard].addBatch(recs, acks[i].Records, sizes[i])
+		f, err := r.lanes[acks[i].Shard].addBatch(recs, acks[i].Records, sizes[i], nil)
 		if err != nil {
 			p.c.budget.Release(sizes[i])
 			if errors.Is(err, errLaneEnded) {

@@ -30,6 +30,8 @@ type Record struct {
 	Delay time.Duration
 	// TTL ends the record's life, from its append time on; zero for never. It must be above Delay.
 	TTL time.Duration
+	// Priority, 0 to 9: consumer groups are handed out what is higher first.
+	Priority uint8
 	// DedupID, 1 to 128 bytes, makes the shard store the record once however often it is published, also by a process
 	// that knows nothing of the first: within the stream's dedup window from the first time on, the others are answered
 	// as duplicates with its offset. Each shard remembers for itself, so an id always comes with the same key; without
@@ -122,6 +124,7 @@ func (r *Record) encode(now time.Time) batch.Record {
 	}
 	return batch.Record{
 		Key: r.Key, Value: r.Value, Headers: headers, Timestamp: stamp.UnixMicro(), Delay: r.Delay, TTL: r.TTL,
+		Priority: r.Priority,
 	}
 }
 
@@ -184,10 +187,16 @@ func (r *Record) check(lim *batch.Limits) *Error {
 		headers += len(r.Headers[i].Key) + len(r.Headers[i].Value)
 	}
 	switch {
+	case r.options.problem != nil:
+		return r.options.problem
+	case r.Priority > batch.MaxPriority:
+		return code.New(code.BadRequest, "publish record: priority %d, at most %d", r.Priority, batch.MaxPriority)
 	case r.Delay < 0:
 		return code.New(code.BadRequest, "publish record: delay %v is negative", r.Delay)
 	case r.TTL < 0:
 		return code.New(code.BadRequest, "publish record: TTL %v is negative", r.TTL)
+	case r.Delay > batch.MaxSchedule || r.TTL > batch.MaxSchedule:
+		return code.New(code.BadRequest, "publish record: delay %v and TTL %v, each at most %v", r.Delay, r.TTL, batch.MaxSchedule)
 	case r.TTL > 0 && r.TTL <= r.Delay:
 		return code.New(code.BadRequest, "publish record: TTL %v ends before the delay %v", r.TTL, r.Delay)
 	case len(r.Key) > lim.Key:

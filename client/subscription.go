@@ -217,7 +217,7 @@ func (s *Subscription) decode(rec *Record) (bool, *Error) {
 		}
 		*rec = Record{
 			Key: b.Key, Value: b.Value, Headers: b.Headers, Timestamp: time.UnixMicro(b.Timestamp), Delay: b.Delay, TTL: b.TTL,
-			Shard: e.shard.id, Offset: offset, Generation: e.generation, AppendTime: time.UnixMicro(e.appendTime()),
+			Priority: b.Priority, Shard: e.shard.id, Offset: offset, Generation: e.generation, AppendTime: time.UnixMicro(e.appendTime()),
 			Gap: e.shard.gap,
 		}
 		rec.restore()

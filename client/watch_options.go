@@ -23,10 +23,11 @@ type PlaceOption interface {
 	WatchOption
 }
 
-// StatusOption hears how a Watch or a Subscription is doing: OnStatus.
+// StatusOption hears how a Watch, a Subscription or a Consumer is doing: OnStatus.
 type StatusOption interface {
 	SubscribeOption
 	WatchOption
+	ConsumeOption
 }
 
 type watchConfig struct {

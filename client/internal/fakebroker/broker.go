@@ -48,8 +48,21 @@ type Broker struct {
 	asker   string // whose lookup was the last
 	gets    []int
 	watches []wire.Watch
+	queueState
 
 	run *running
+}
+
+// queueState is what the broker has of groups.
+type queueState struct {
+	groups    map[batch.LogID]map[string]*Group
+	lastGroup uint64
+	lanes     []*consumer
+	consumes  []wire.Consume
+	settles   []wire.Settle
+	flows     []wire.Flow
+	extends   []wire.Extend
+	commands  []wire.GroupCommand
 }
 
 // running is one life of the broker between Start and Stop.
@@ -77,6 +90,11 @@ type Script struct {
 	List func()
 	// Watch may refuse a Watch.
 	Watch func(w *wire.Watch) error
+	// Consume may refuse a consume lane, Command a command of a group.
+	Consume func(c *wire.Consume) error
+	Command func(c *wire.GroupCommand) error
+	// Settle is asked about every settlement before anything is done. Hold delays what is done, too.
+	Settle func(s *wire.Settle) Verdict
 	// MaxEntries bounds the entries of an answer.
 	MaxEntries int
 	// DefaultTTL of every log, in microseconds.

@@ -115,8 +115,11 @@ func (b *Broker) lane(r *running, c session.Conn, lane *session.Lane) {
 		case wire.TypeWatch:
 			b.watch(r, lane, h, body)
 			return
+		case wire.TypeConsume:
+			b.consume(r, lane, h, body)
+			return
 		default:
-			b.ask(lane, h, body)
+			_ = b.ask(lane, h, body) || b.askQueue(lane, h, body)
 		}
 	}
 }
@@ -308,6 +311,11 @@ func (b *Broker) apply(f *wire.Publish, bt batch.Batch) (*wire.Published, error)
 			return nil, err
 		}
 		bt, sums = made, came
+	}
+	if s, ok, _ := bt.Settlement(); ok && reached == 0 {
+		if err := b.settlePublished(l, f.Shard, &s); err != nil {
+			return nil, err
+		}
 	}
 	if id != 0 && reached == 0 {
 		p := s.producers[id]

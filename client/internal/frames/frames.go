@@ -37,7 +37,7 @@ func limitOf(t wire.Type) uint32 {
 	switch t {
 	case wire.TypeCursors:
 		return wire.MaxFrame
-	case wire.TypeGot, wire.TypeListed, wire.TypeWatchEntries:
+	case wire.TypeGot, wire.TypeListed, wire.TypeWatchEntries, wire.TypeBrowsed, wire.TypeGroupInfos:
 		return MaxEntries
 	default:
 		return MaxSmall
