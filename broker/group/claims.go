@@ -173,6 +173,41 @@ func (s *Groups) endClaim(g *Group, offset uint64, c claim) {
 	s.dirty = true
 }
 
+// ended is a claim that an entry under way ends.
+type ended struct {
+	offset uint64
+	claim  claim
+}
+
+// endWith ends a claim because of the entry under way: it is there again if that is cut off.
+func (s *Groups) endWith(g *Group, offset uint64, c claim) {
+	if s.undo.on {
+		s.ended = append(s.ended, ended{offset, c})
+	}
+	s.endClaim(g, offset, c)
+}
+
+// keepEnded has the claims that ended with the entries so far be there again if they are cut off, as far as their consumers
+// are, and have the credit.
+func (s *Groups) keepEnded(g *Group) {
+	if len(s.ended) == 0 {
+		return
+	}
+	list := s.ended
+	s.ended = nil
+	s.undo.note(g, func() {
+		for _, e := range list {
+			c := e.claim
+			if g.work == nil || c.to.group != g || c.to.Credit.Take(1) == 0 {
+				continue
+			}
+			c.to.out++
+			g.work.claims[e.offset] = c
+			g.work.deadlines.add(run{c.deadline, c.handOut, e.offset, 1})
+		}
+	})
+}
+
 // back makes a message ready that was handed out and not tried. Another one of its key goes on holding that.
 func (s *Groups) back(g *Group, offset uint64, c claim) {
 	s.endClaim(g, offset, c)
@@ -195,7 +230,8 @@ func (s *Groups) back(g *Group, offset uint64, c claim) {
 func (s *Groups) fail(g *Group, offset uint64, c claim, due int64, reason batch.DeadReason, why string) {
 	attempts := c.attempts + 1
 	limit := g.settings.MaxAttempts
-	s.endClaim(g, offset, c)
+	s.endWith(g, offset, c)
+	s.keepEnded(g)
 	if reason == batch.DeadRejected || limit > 0 && attempts >= limit {
 		s.freeLater(g, c.key)
 		s.add(batch.Dead{

@@ -26,6 +26,7 @@ type Groups struct {
 	sweep   sweep
 	scans   uint64 // the id of the last
 	expired []expiredMessage
+	ended   []ended
 	freeing bool  // a group has keys to be freed
 	dirty   bool  // there may be something to be done
 	wake    int64 // when there is, otherwise

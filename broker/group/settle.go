@@ -51,6 +51,7 @@ func (s *Groups) settle(x *Settlement) ([]Failed, *code.Error) {
 		}
 	}
 	if len(acked) > 0 {
+		s.keepEnded(g)
 		s.add(batch.Settled{Group: g.id, How: batch.SettledAcked, Ranges: joined(acked)})
 	}
 	return failed, nil
@@ -68,7 +69,7 @@ func appendOffset(rs []batch.OffsetRange, offset uint64) []batch.OffsetRange {
 func (s *Groups) done(g *Group, offset uint64, c claim) {
 	s.freeLater(g, c.key)
 	if c.to != nil {
-		s.endClaim(g, offset, c)
+		s.endWith(g, offset, c)
 	}
 }
 
@@ -138,6 +139,7 @@ func (s *Groups) Settle(sequence uint64, x *batch.Settlement) {
 			s.done(g, x.Tokens[i].Offset, c)
 		}
 	}
+	s.keepEnded(g)
 	s.applySettled(g, settledBy(x), false)
 	s.undo.on = false
 }

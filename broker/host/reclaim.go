@@ -17,8 +17,11 @@ const (
 	carryRead  = 1 << 20   // of the head that is read at once
 	carryBytes = 256 << 10 // that are carried in one turn: a publish behind it waits for no more than that
 
-	lookTimeout = time.Minute // until the shard has said what is needed
+	lookTimeout   = time.Minute      // until the shard has said what is needed
+	notWorthAgain = 10 * time.Minute // until a head of which little had expired is looked at again
 )
+
+var errNotWorth = errors.New("too little of the head has expired")
 
 // carrying reads the head of a log beside the shard's goroutine and has the core carry what is live in it: a part at a
 // time, each committed before the next, so that publishes come in between.
@@ -46,7 +49,7 @@ func (c *carrying) next() {
 		ev, err = c.collect()
 	}
 	switch {
-	case errors.Is(err, errClosing):
+	case errors.Is(err, errClosing), errors.Is(err, errNotWorth):
 		c.end(err)
 		return
 	case err != nil:
@@ -81,7 +84,11 @@ func (c *carrying) later(f func()) {
 }
 
 func (c *carrying) end(err error) {
-	c.s.handOver(shard.Carried{Head: c.head, Carried: c.carried, Err: err})
+	done := shard.Carried{Head: c.head, Carried: c.carried, Err: err}
+	if errors.Is(err, errNotWorth) {
+		done.Again = notWorthAgain
+	}
+	c.s.handOver(done)
 }
 
 // collect gathers live records up to carryBytes, none when the head is done.
@@ -115,9 +122,49 @@ func (c *carrying) look() error {
 	if !c.s.cfg.KeepUnsettled || c.needed != nil {
 		return nil
 	}
+	if c.head.Expired {
+		if worth, err := c.expired(); err != nil || !worth {
+			return errors.Join(err, errNotWorth)
+		}
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
 	defer cancel()
 	return c.s.Ask(ctx, func(core *shard.Core) { c.needed = core.LiveMessages(c.head) })
+}
+
+// expired says whether at least half of the records of the head have expired.
+func (c *carrying) expired() (worth bool, err error) {
+	gone, all := 0, 0
+	for seq := c.seq; seq < c.head.To.Sequence; {
+		x := carrying{s: c.s, head: c.head, seq: seq}
+		if err := x.read(); err != nil {
+			return false, err
+		}
+		seq = x.seq
+		for len(x.file) > 0 {
+			b := batch.Batch(x.file)
+			b = b[:b.Size()]
+			x.file, seq = x.file[len(b):], b.Sequence()+1
+			if b.IsControl() {
+				continue
+			}
+			all += b.Count()
+			var m batch.Meta
+			for metas := b.Metas(); b.Scheduled(); {
+				ok, err := metas.Next(&m)
+				if err != nil {
+					return false, err
+				}
+				if !ok {
+					break
+				}
+				if m.TTL > 0 && metas.AppendTime()+m.TTL.Microseconds() <= c.head.AsOf {
+					gone++
+				}
+			}
+		}
+	}
+	return all == 0 || 2*gone >= all, nil
 }
 
 // share is what records take of the head: not what they take where they are carried to, which is more when they are small.

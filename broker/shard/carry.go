@@ -24,6 +24,9 @@ const (
 type ReclaimHead struct {
 	From, To LogStart
 	Bytes    int64 // that the head takes
+	// Expired: give it up unless at least half of what it holds has expired by AsOf (us).
+	Expired bool
+	AsOf    int64
 }
 
 // Carry writes live records again behind the end, so that the segments that hold them can go.
@@ -39,6 +42,7 @@ type Carried struct {
 	Head    ReclaimHead
 	Carried int64 // bytes
 	Err     error
+	Again   time.Duration // until another head is looked at, with Err; 0: a second
 }
 
 func (*Carry) shardEvent()  {}
@@ -109,6 +113,9 @@ func (c *Core) carry(now int64, ev *Carry, eff *Effects) {
 func (c *Core) isLive(r *batch.Carried, sequence uint64) bool {
 	if c.cfg.KeepUnsettled {
 		place := c.places.Place(r.Offset)
+		if c.groups.Len() == 0 && r.TTL > 0 && r.AppendTime+r.TTL.Microseconds() <= c.lastAppend {
+			return false
+		}
 		return c.needed(r.Offset) && (place == sequence || place == 0 && r.Offset >= c.start.Offset)
 	}
 	n, known := c.keys.newest(r.Key)
@@ -139,7 +146,7 @@ func (c *Core) carried(now int64, ev Carried, eff *Effects) {
 	c.reclaiming = false
 	switch {
 	case ev.Err != nil:
-		c.reclaimAt = now + time.Second.Microseconds()
+		c.reclaimAt = now + max(ev.Again, time.Second).Microseconds()
 		return
 	case c.lost != nil || ev.Head.From != c.start: // it was read from another beginning
 		return

@@ -223,6 +223,9 @@ func (c *Core) settlementHolds(p *Publish) (*batch.Settlement, *code.Error) {
 	if err := c.groupsOf(); err != nil {
 		return nil, err
 	}
+	if len(p.Derives) > 0 {
+		return nil, code.New(code.BadRequest, "records that are made from what their keys hold settle no messages: publish them apart")
+	}
 	return &x, c.groups.Holds(&x)
 }
 

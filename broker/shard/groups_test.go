@@ -322,3 +322,35 @@ func TestBatchesAreTakenInWhole(t *testing.T) {
 	r.push(batch.Record{}, batch.Record{}, batch.Record{})
 	r.wantOffsets(c, 0, 1, 2)
 }
+
+// What could not be written has not happened: the holder has its claim as before, and may settle it again.
+func TestClaimIsThereAgainWhenItsSettlementIsCutOff(t *testing.T) {
+	r := newGroupRig(t, Config{})
+	r.create(nil)
+	r.push(batch.Record{}, batch.Record{}, batch.Record{})
+	c := r.join()
+	h := r.wantOffsets(c, 0, 1, 2)
+	for i, op := range []group.Op{group.Ack, group.Nack, group.Reject} {
+		r.c.Step(r.now, &Settle{List: []*group.Settlement{{
+			Group: 7, Generation: 1, Tokens: []group.Token{{Op: op, HandOut: h[i].HandOut, Offset: h[i].Offset}}, To: "settle",
+		}}}, &r.eff)
+		r.eff.Append = nil
+		r.c.Step(r.now, WriteFailed{Err: code.New(code.StorageFull, "full")}, &r.eff)
+		r.perform()
+		if a := r.got["settle"]; a.Err == nil {
+			t.Fatal("what was not written is not refused")
+		}
+	}
+	if i := r.info(); i.InFlight != 3 || i.Totals.Acked+i.Totals.Attempts+i.Totals.Dead != 0 || c.Credit.(*unlimited).out != 3 {
+		t.Fatalf("%+v, credit %d", i, c.Credit.(*unlimited).out)
+	}
+	r.wantOffsets(c)
+	for i, op := range []group.Op{group.Ack, group.Nack, group.Reject} {
+		if f := r.settle(op, h[i]); f != nil {
+			t.Fatal(op, f)
+		}
+	}
+	if i := r.info(); i.InFlight != 0 || i.Totals.Acked != 1 || i.Dead != 1 || i.Delayed != 1 {
+		t.Fatalf("%+v", i)
+	}
+}

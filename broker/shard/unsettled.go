@@ -43,7 +43,11 @@ func (c *Core) LiveMessages(head ReclaimHead) *LiveMessages {
 // reclaimSettled makes room in a log that keeps what is not settled. Head segments in which nothing is needed go at once; one
 // that holds back much garbage behind it is carried.
 func (c *Core) reclaimSettled(now int64, segments []Segment, eff *Effects) {
-	if !c.places.ready || c.groups.Len() == 0 || c.reclaiming || len(c.moves) > 0 || len(segments) < 2 {
+	if !c.places.ready || c.reclaiming || len(c.moves) > 0 || len(segments) < 2 {
+		return
+	}
+	if c.groups.Len() == 0 {
+		c.reclaimExpired(now, segments, eff)
 		return
 	}
 	c.forgetPlaces()
@@ -86,6 +90,18 @@ func (c *Core) reclaimSettled(now int64, segments []Segment, eff *Effects) {
 	}
 	c.reclaiming = true
 	eff.Reclaim = &ReclaimHead{From: c.start, To: LogStart{next.BaseSequence, next.BaseOffset}, Bytes: head.Bytes}
+}
+
+// reclaimExpired has the head of a log without groups looked at: nothing but its time ends a message there.
+func (c *Core) reclaimExpired(now int64, segments []Segment, eff *Effects) {
+	next := segments[1]
+	if now < c.reclaimAt || c.full || next.BaseSequence > c.mark || next.BaseSequence <= c.start.Sequence {
+		return
+	}
+	c.reclaiming = true
+	eff.Reclaim = &ReclaimHead{
+		From: c.start, To: LogStart{next.BaseSequence, next.BaseOffset}, Bytes: segments[0].Bytes, Expired: true, AsOf: c.lastAppend,
+	}
 }
 
 // headNeeded says whether a segment holds a message that is needed.
