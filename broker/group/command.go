@@ -5,6 +5,7 @@ package group
 import (
 	"math"
 	"slices"
+	"time"
 
 	"margay.dev/wire/batch"
 	"margay.dev/wire/code"
@@ -123,10 +124,14 @@ func (s *Groups) doTo(g *Group, x *Command) (uint64, *code.Error) {
 		s.seek(g, cursor)
 		return 1, nil
 	case Reset:
+		cursor, err := s.cursorAt(0)
+		if err != nil {
+			return 0, err
+		}
 		for _, o := range sortedKeys(g.dead) {
 			s.bury(g.dead[o], batch.DeadDiscarded)
 		}
-		s.seek(g, s.start)
+		s.seek(g, cursor)
 		return 1, nil
 	case Redrive:
 		return s.redrive(g, x)
@@ -164,8 +169,9 @@ func (s *Groups) create(x *Command) (*Done, *code.Error) {
 	}
 	s.add(batch.Group{
 		ID: x.Group, Name: x.Name, Created: s.asOf, Updated: s.asOf, Settings: settings, Cursor: cursor,
-		Totals: batch.GroupTotals{Base: cursor},
+		Totals: batch.GroupTotals{Base: s.base(cursor)},
 	})
+	s.skip(x.Group, cursor)
 	s.sweep.see(s.asOf)
 	return &Done{Group: x.Group, Count: 1, Created: true}, nil
 }
@@ -234,8 +240,9 @@ func (s *Groups) seek(g *Group, cursor uint64) {
 	e := g.entry()
 	e.Resets++
 	e.Updated, e.Cursor = s.asOf, cursor
-	e.Totals = batch.GroupTotals{Base: cursor}
+	e.Totals = batch.GroupTotals{Base: s.base(cursor)}
 	s.add(e)
+	s.skip(g.id, cursor)
 	g.freed = nil // of what is forgotten
 	s.again(g)
 	s.sweep.see(s.asOf)
@@ -375,14 +382,63 @@ func (s *Groups) reschedule(g *Group, x *Command) (uint64, *code.Error) {
 // CursorEnd is where a group begins that wants nothing of what is there.
 const CursorEnd = math.MaxUint64
 
-// cursorAt is where a group can begin: not before the log.
+// cursorAt is where a group can begin: not before the log, but for what was carried from there.
 func (s *Groups) cursorAt(cursor uint64) (uint64, *code.Error) {
-	if cursor == CursorEnd {
+	switch {
+	case cursor == CursorEnd:
 		return s.end, nil
-	}
-	if cursor > s.end {
+	case cursor > s.end:
 		return 0, code.New(code.OutOfRange, "a group cannot begin at offset %d: the log holds %d up to %d", cursor, s.start, s.end).
 			With(code.DetailEarliest, s.start).With(code.DetailLatest, s.end)
+	case cursor >= s.start || s.carried == nil:
+		return max(cursor, s.start), nil
+	case !s.carried.Ready():
+		return 0, code.New(code.Opening, "the shard reads its log to learn what was carried").Retry(20 * time.Millisecond)
 	}
-	return max(cursor, s.start), nil
+	first := s.start
+	s.carried.Below(s.start, func(m Message) bool {
+		if m.Offset >= cursor {
+			first = m.Offset
+		}
+		return m.Offset < cursor
+	})
+	return first, nil
+}
+
+// skip passes over what lies between a cursor and the beginning of the log and was not carried: it is gone.
+func (s *Groups) skip(group, cursor uint64) {
+	if s.carried == nil || cursor >= s.start {
+		return
+	}
+	var gone []batch.OffsetRange
+	at := cursor
+	s.carried.Below(s.start, func(m Message) bool {
+		if m.Offset > at {
+			gone = append(gone, batch.OffsetRange{From: at, To: m.Offset})
+		}
+		at = max(at, m.Offset+1)
+		return true
+	})
+	if at < s.start {
+		gone = append(gone, batch.OffsetRange{From: at, To: s.start})
+	}
+	if len(gone) > 0 {
+		s.add(batch.Settled{Group: group, How: batch.SettledState, Ranges: gone})
+	}
+}
+
+// base is where the counting of a group begins that begins at a cursor: so many offsets lie below the end as there are
+// messages for it.
+func (s *Groups) base(cursor uint64) uint64 {
+	if s.carried == nil || cursor >= s.start {
+		return cursor
+	}
+	base := s.start
+	s.carried.Below(s.start, func(m Message) bool {
+		if m.Offset >= cursor {
+			base--
+		}
+		return true
+	})
+	return base
 }

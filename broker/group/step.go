@@ -4,6 +4,7 @@ package group
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"margay.dev/wire/batch"
@@ -177,10 +178,19 @@ func (s *Groups) Open(at int64) {
 // Lose gives up what the log gives up: all below an offset but what is kept elsewhere, within a step. Nobody is handed any
 // of it any more, and it is counted.
 func (s *Groups) Lose(below uint64, kept func(offset uint64) bool) {
+	var carried []uint64
+	if s.carried != nil {
+		s.carried.Below(below, func(m Message) bool {
+			if kept(m.Offset) {
+				carried = append(carried, m.Offset)
+			}
+			return true
+		})
+	}
 	for _, g := range s.inOrder() {
 		var lost []batch.OffsetRange
 		for gap := range g.passed.gaps(0, below) {
-			lost = s.notKept(lost, gap, kept)
+			lost = notKept(lost, gap, carried)
 		}
 		for _, o := range sortedKeys(g.parked) {
 			if o < below && !kept(o) {
@@ -207,18 +217,18 @@ func (s *Groups) Lose(below uint64, kept func(offset uint64) bool) {
 	}
 }
 
-// notKept appends what of a gap is not kept elsewhere: only what was carried can be.
-func (s *Groups) notKept(lost []batch.OffsetRange, gap span, kept func(uint64) bool) []batch.OffsetRange {
-	from := gap.from
-	if s.carried != nil {
-		for ; from < min(gap.to, s.start); from++ {
-			if !kept(from) {
-				lost = append(lost, batch.OffsetRange{From: from, To: from + 1})
-			}
+// notKept appends what of a gap is not kept elsewhere; carried is what is, rising.
+func notKept(lost []batch.OffsetRange, gap span, carried []uint64) []batch.OffsetRange {
+	at := gap.from
+	i, _ := slices.BinarySearch(carried, gap.from)
+	for ; i < len(carried) && carried[i] < gap.to; i++ {
+		if carried[i] > at {
+			lost = append(lost, batch.OffsetRange{From: at, To: carried[i]})
 		}
+		at = carried[i] + 1
 	}
-	if from < gap.to {
-		lost = append(lost, batch.OffsetRange{From: from, To: gap.to})
+	if at < gap.to {
+		lost = append(lost, batch.OffsetRange{From: at, To: gap.to})
 	}
 	return lost
 }

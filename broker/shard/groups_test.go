@@ -81,9 +81,13 @@ func (r *groupRig) perform() {
 	for _, h := range r.eff.Hands {
 		r.hands[h.To] = append(r.hands[h.To], h.Items...)
 	}
-	scans, places := r.eff.Scans, r.eff.Places
+	scans, places, head, drop := r.eff.Scans, r.eff.Places, r.eff.Reclaim, r.eff.Drop
 	r.eff.Scans = nil
 	r.eff.Reset()
+	r.carry(head)
+	for drop > 0 && r.log[0].Sequence() < drop {
+		r.log = r.log[1:]
+	}
 	if places != nil {
 		for _, b := range r.log {
 			if err := places.Add(b); err != nil {
@@ -104,6 +108,41 @@ func (r *groupRig) perform() {
 		r.c.Step(r.now, ev, &r.eff)
 		r.perform()
 	}
+}
+
+// carry does with a head what the host does.
+func (r *groupRig) carry(head *ReclaimHead) {
+	if head == nil {
+		return
+	}
+	live := r.c.LiveMessages(*head)
+	ev := &Carry{To: "carry"}
+	for _, b := range r.log {
+		if b.Sequence() >= head.To.Sequence || b.IsControl() {
+			continue
+		}
+		for records := b.Records(); ; {
+			var rec batch.Record
+			ok, err := records.Next(&rec)
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			if !ok {
+				break
+			}
+			if !live.Has(records.Offset(), b.Sequence(), b.IsCarried()) {
+				continue
+			}
+			ev.Records = append(ev.Records, batch.Carried{
+				Record: rec.Clone(), Offset: records.Offset(), Generation: records.Generation(), AppendTime: records.AppendTime(),
+			})
+			ev.Sequence = append(ev.Sequence, b.Sequence())
+		}
+	}
+	r.c.Step(r.now, ev, &r.eff)
+	r.perform()
+	r.c.Step(r.now, Carried{Head: *head}, &r.eff)
+	r.perform()
 }
 
 func (r *groupRig) push(records ...batch.Record) {
@@ -353,4 +392,55 @@ func TestClaimIsThereAgainWhenItsSettlementIsCutOff(t *testing.T) {
 	if i := r.info(); i.InFlight != 0 || i.Totals.Acked != 1 || i.Dead != 1 || i.Delayed != 1 {
 		t.Fatalf("%+v", i)
 	}
+}
+
+// A queue's disk is bounded by what is not settled: one stuck message is carried, and found again after a restart, by the
+// groups that there are and by one that comes later.
+func TestOneStuckMessageIsCarried(t *testing.T) {
+	r := newGroupRig(t, Config{KeepUnsettled: true, SegmentBytes: 1 << 10})
+	r.create(nil)
+	c := r.join()
+	for range 100 {
+		r.push(batch.Record{Value: make([]byte, 200)})
+	}
+	h := r.take(c)
+	if len(h) != 100 {
+		t.Fatal(len(h))
+	}
+	for _, x := range h[1:] {
+		r.settle(group.Ack, x)
+	}
+	r.push(batch.Record{})
+	for range 100 {
+		r.step(Tick{Segments: r.segments()})
+	}
+	if n := len(r.segments()); n > 4 {
+		t.Fatalf("%d segments are kept for one message", n)
+	}
+	r.open()
+	if i := r.info(); i.Next != 0 || i.Ready != 2 {
+		t.Fatalf("%+v", i)
+	}
+	c = r.join()
+	h = r.wantOffsets(c, 0, 100)
+	if h[0].Sequence == 0 {
+		t.Fatal("it is not said where the message was carried to")
+	}
+	r.command(group.Command{Op: group.Create, Name: "h", Group: 8})
+	d := &group.Consumer{Credit: &unlimited{}}
+	r.step(&JoinGroup{Group: "h", Consumer: d, To: d})
+	r.wantOffsets(d, 0, 100)
+}
+
+// segments is what the log holds, as the host would tell it.
+func (r *groupRig) segments() (list []Segment) {
+	for _, b := range r.log {
+		if b.IsCheckpointStart() {
+			list = append(list, Segment{BaseSequence: b.Sequence(), BaseOffset: b.BaseOffset()})
+		}
+		s := &list[len(list)-1]
+		s.Bytes += int64(b.Size())
+		s.LastAppendTime = b.AppendTime()
+	}
+	return list
 }
