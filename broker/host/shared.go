@@ -26,13 +26,14 @@ type Shared struct {
 	err    error
 }
 
-// Slice cuts the records whose indexes stand in keep, rising. The batch is gone through by the first who asks.
-func (x *Shared) Slice(keep []int) (batch.Slice, error) {
+// AppendOffsets appends to dst a slice of the records that have these offsets, rising. The batch is gone through by the first
+// who asks.
+func (x *Shared) AppendOffsets(dst []byte, offsets []uint64) ([]byte, error) {
 	x.once.Do(func() { x.slicer, x.err = batch.NewSlicer(x.Batch) })
 	if x.err != nil {
 		return nil, x.err
 	}
-	return x.slicer.Slice(keep)
+	return x.slicer.AppendOffsets(dst, offsets)
 }
 
 // holds is what the batch may come to take: a compressed one is unpacked by the first slice.

@@ -82,7 +82,8 @@ func (l *lane) frame(ctx context.Context, h wire.Header) error {
 			return l.skip(h, code.New(code.BadRequest, "frame %s belongs on the control lane", h.Type))
 		}
 	case wire.TypeLookup, wire.TypeOffsets, wire.TypePublish, wire.TypeSubscribe, wire.TypeTrim, wire.TypeProducerState,
-		wire.TypeCursorList, wire.TypeCursorDelete, wire.TypeSetLast, wire.TypeClearLast, wire.TypeGet, wire.TypeList, wire.TypeCount, wire.TypeWatch:
+		wire.TypeCursorList, wire.TypeCursorDelete, wire.TypeSetLast, wire.TypeClearLast, wire.TypeGet, wire.TypeList, wire.TypeCount, wire.TypeWatch,
+		wire.TypeConsume, wire.TypeGroupCommand, wire.TypeGroupQuery, wire.TypeBrowse:
 		if !authed {
 			return l.skip(h, code.New(code.Unauthenticated, "the connection has shown no valid token"))
 		}
@@ -131,6 +132,14 @@ func (l *lane) frame(ctx context.Context, h wire.Header) error {
 		return l.count(ctx, h, body)
 	case wire.TypeWatch:
 		return l.watchLane(ctx, h, body)
+	case wire.TypeConsume:
+		return l.consume(ctx, h, body)
+	case wire.TypeGroupCommand:
+		return l.groupCommand(ctx, h, body)
+	case wire.TypeGroupQuery:
+		return l.groupQuery(ctx, h, body)
+	case wire.TypeBrowse:
+		return l.browse(ctx, h, body)
 	default:
 		return l.subscribe(ctx, h, body)
 	}
@@ -145,6 +154,16 @@ func maxBody(t wire.Type) uint32 {
 		return batch.MaxLast + 4<<10
 	case wire.TypeGet:
 		return wire.MaxGetKeys*(batch.MaxKey+8) + 4<<10
+	case wire.TypeSettle:
+		return maxSettleFrame
+	case wire.TypeExtend:
+		return wire.MaxSettleTokens*16 + 4<<10
+	case wire.TypeGroupCommand:
+		return wire.MaxCommandOffsets*8 + 16<<10
+	case wire.TypeConsume, wire.TypeFlow:
+		return 1 << 20 // some twelve bytes for each shard
+	case wire.TypeBrowse:
+		return batch.MaxKey + 2*batch.MaxHeaderBytes + 4<<10
 	default:
 		return wire.MaxFrameBeforeAuth
 	}
@@ -245,7 +264,7 @@ func (l *lane) mayLookup(rl *router.Log, found bool) error {
 	if _, err := l.mayReadOf(claims, rl, found); err == nil {
 		return nil
 	}
-	if l.allow(rl, found, token.Manage) == nil {
+	if l.allow(rl, found, token.Consume) == nil || l.allow(rl, found, token.Manage) == nil {
 		return nil
 	}
 	return err

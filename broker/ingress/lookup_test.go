@@ -40,8 +40,9 @@ func TestLogInfoSaysWhatIsKept(t *testing.T) {
 	}
 }
 
-// A client of before caches would take a batch of expired keys for damage: it is refused the log, once there can be any.
-func TestOlderClientsReadNoLogOfNewestRecords(t *testing.T) {
+// A client of before caches would take a batch of expired keys for damage, and one of before queues a record with a priority:
+// it is refused the log, once there can be any.
+func TestOlderClientsReadNoLogThatTheyTakeForDamaged(t *testing.T) {
 	const before = wire.AllFeatures &^ wire.FeatureCaches
 	for _, tc := range []struct {
 		keep           string
@@ -52,6 +53,8 @@ func TestOlderClientsReadNoLogOfNewestRecords(t *testing.T) {
 		{control.KeepNewest, wire.AllFeatures, wire.AllFeatures, nil},
 		{control.KeepNewest, wire.AllFeatures, before, code.Unsupported},
 		{control.KeepNewest, before, before, nil},
+		{control.KeepUnsettled, wire.AllFeatures, wire.AllFeatures, nil},
+		{control.KeepUnsettled, wire.AllFeatures, wire.AllFeatures &^ wire.FeatureQueues, code.Unsupported},
 	} {
 		if err := mayRead(&control.Log{Keep: tc.keep}, tc.served, tc.agreed); !errors.Is(err, tc.want) {
 			t.Errorf("keep %s, served %b, agreed %b: %v", tc.keep, tc.served, tc.agreed, err)

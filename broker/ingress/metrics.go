@@ -10,6 +10,7 @@ import (
 
 	"margay.dev/broker/cache"
 	"margay.dev/broker/internal/meter"
+	"margay.dev/broker/queue"
 	"margay.dev/broker/stream"
 	"margay.dev/wire"
 	"margay.dev/wire/code"
@@ -76,9 +77,11 @@ type metrics struct {
 	read                      prometheus.Counter
 	stream                    stream.Stats
 	watches                   cache.Stats
+	queues                    queue.Stats
 
-	mu   sync.Mutex
-	live map[*stream.Subscription]struct{}
+	mu    sync.Mutex
+	live  map[*stream.Subscription]struct{}
+	lanes map[*queue.Lane]struct{} // of consumers
 }
 
 func newMetrics(s *Server) *metrics {
@@ -99,6 +102,7 @@ func newMetrics(s *Server) *metrics {
 		reads: on.Counters("margay_cache_reads_total", "Requests for the newest records of keys that were answered.", "kind", "get", "list", "count"),
 		read:  on.Counter("margay_cache_read_entries_total", "Values and keys that those requests were answered with."),
 		live:  map[*stream.Subscription]struct{}{},
+		lanes: map[*queue.Lane]struct{}{},
 	}
 	var names []string
 	for c := code.Internal; c.Known(); c++ {
@@ -107,6 +111,7 @@ func newMetrics(s *Server) *metrics {
 	m.errors = on.Counters("margay_errors_total", "Errors that requests and subscriptions were answered with.", "code", names...)
 	m.outMetrics(on)
 	m.watchMetrics(on)
+	m.queueMetrics(on)
 	on.GaugeFunc("margay_inflight_bytes", "Bytes of publishes that have arrived and are not answered.", func() float64 { return float64(s.held.Load()) })
 	on.GaugeFunc("margay_inflight_limit_bytes", "Bytes of unanswered publishes at which the broker reads no more of them.", func() float64 { return float64(s.cfg.InFlightBroker) })
 	return m

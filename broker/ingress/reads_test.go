@@ -202,7 +202,7 @@ func TestGrantsOnCaches(t *testing.T) {
 			}
 		}
 		b := hosttest.RequestOf(t, hosttest.NewAnswers(), 1, batch.Record{Key: []byte("k"), Value: []byte("v"), Timestamp: 1}).Publish.Batch
-		may(c.reads || c.changes, &wire.Lookup{Name: f.log.FullName()}, &wire.LogInfo{})
+		may(c.reads || c.changes || c.action == token.Consume, &wire.Lookup{Name: f.log.FullName()}, &wire.LogInfo{})
 		may(c.changes, &wire.Publish{Log: f.log.ID, Batch: b}, &wire.Published{})
 		if c.reads {
 			hosttest.Eventually(t, "the shard to know its keys", func() bool {

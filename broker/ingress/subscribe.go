@@ -79,8 +79,12 @@ func (l *lane) parts(m *router.Map, f *wire.Subscribe) ([]stream.Part, error) {
 	return parts, nil
 }
 
-// mayRead refuses a log that has batches which a client that did not agree on caches takes for damage: those of expired keys.
+// mayRead refuses a log that has batches which an older client takes for damage: those of expired keys, when it did not agree
+// on caches, and those with priorities, when it did not agree on queues.
 func mayRead(info *control.Log, served, agreed wire.Features) error {
+	if info.Keep == control.KeepUnsettled && served.Has(wire.FeatureQueues) && !agreed.Has(wire.FeatureQueues) {
+		return code.New(code.Unsupported, "the log is a queue, which this client is too old to read")
+	}
 	if info.Keep == control.KeepNewest && served.Has(wire.FeatureCaches) && !agreed.Has(wire.FeatureCaches) {
 		return code.New(code.Unsupported, "the log keeps the newest record of each key, which this client is too old to read")
 	}

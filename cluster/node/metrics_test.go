@@ -147,6 +147,7 @@ var chapters = []struct {
 	{"Connections", "connections token transport"},
 	{"Publishing", "publishes publish inflight inbox errors"},
 	{"Subscriptions", "subscriptions subscription deliveries delivery gaps gap catch slow cursors last"},
+	{"Queues", "consumers consume settle group groups"},
 	{"Logs and disk", "append flush log reclaimed repaired disk open sealed"},
 	{"Keys", "key keys carried cache watch watches"},
 	{"Shards", "shards shard unknown"},
