@@ -44,7 +44,10 @@ type home struct {
 func newHome(t *testing.T) *home {
 	t.Helper()
 	dir := t.TempDir()
-	h := &home{t: t, dir: dir, env: []string{asMargay + "=1", "HOME=" + dir, "TMPDIR=" + filepath.Join(dir, "tmp")}}
+	h := &home{t: t, dir: dir, env: []string{
+		asMargay + "=1", "HOME=" + dir, "TMPDIR=" + filepath.Join(dir, "tmp"),
+		"GORACE=atexit_sleep_ms=10", // instead of a second for each command
+	}}
 	for _, kv := range os.Environ() {
 		if strings.HasPrefix(kv, "PATH=") || strings.HasPrefix(kv, "GOCOVERDIR=") {
 			h.env = append(h.env, kv)

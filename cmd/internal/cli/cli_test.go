@@ -122,6 +122,12 @@ func TestCompletion(t *testing.T) {
 			t.Errorf("%s: caches are not offered: %+v", command, got)
 		}
 	}
+	for _, command := range []string{"push", "consume", "group list", "group pause", "deadletter list", "queue peek", "queue cancel"} {
+		got := planeShell(t, &plane).run(t.Context(), append(append([]string{"__complete"}, strings.Fields(command)...), "")...)
+		if !strings.Contains(got.out, "emails") {
+			t.Errorf("%s: queues are not offered: %+v", command, got)
+		}
+	}
 	// A cluster that is away offers nothing, and is not waited for.
 	if got := (shell{env: map[string]string{"MARGAY_ADDRESS": "127.0.0.1:1"}}).run(t.Context(), "__complete", "pub", ""); got.code != 0 || strings.Contains(got.out, "orders") {
 		t.Errorf("nobody there: %+v", got)

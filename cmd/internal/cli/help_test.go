@@ -84,7 +84,9 @@ func TestAliases(t *testing.T) {
 	for alias, path := range map[string]string{
 		"stream ls": "margay stream list", "stream rm": "margay stream delete", "stream add": "margay stream create",
 		"queue ls": "margay queue list", "queue rm": "margay queue delete", "queue add": "margay queue create",
-		"cache ls": "margay cache list", "cache rm": "margay cache delete", "cache add": "margay cache create",
+		"group ls": "margay group list", "group rm": "margay group delete", "group add": "margay group create",
+		"deadletter ls": "margay deadletter list",
+		"cache ls":      "margay cache list", "cache rm": "margay cache delete", "cache add": "margay cache create",
 		"context ls": "margay context list", "context rm": "margay context delete",
 	} {
 		cmd, _, err := newRoot().Find(strings.Fields(alias))

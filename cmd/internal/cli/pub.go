@@ -85,6 +85,7 @@ type recipe struct {
 	delay   time.Duration
 	ttl     time.Duration
 
+	priority uint8
 	shardKey []byte
 	dedupID  string
 	options  []client.RecordOption
@@ -144,7 +145,8 @@ func (f *pubFlags) once(r *recipe, given func(flag string) bool) error {
 
 func (r *recipe) record(value []byte) (client.Record, error) {
 	rec := client.Record{
-		Key: r.key, Value: value, Headers: r.headers, Delay: r.delay, TTL: r.ttl, ShardKey: r.shardKey, DedupID: r.dedupID,
+		Key: r.key, Value: value, Headers: r.headers, Delay: r.delay, TTL: r.ttl, Priority: r.priority,
+		ShardKey: r.shardKey, DedupID: r.dedupID,
 	}.With(r.options...)
 	if r.keyFrom == nil {
 		return rec, nil
@@ -166,17 +168,10 @@ func (a *app) pub(cmd *cobra.Command, args []string, f *pubFlags) error {
 	if err != nil {
 		return err
 	}
-	if f.lines && len(args) == 2 {
-		return exit.Misuse("VALUE and --lines: give one of them")
+	if err := f.oneSource(args, a.Streams.InTerminal); err != nil {
+		return err
 	}
-	if len(args) == 1 && !f.lines && a.Streams.InTerminal {
-		return exit.Misuse("no value: give VALUE, pipe one in, or use --lines")
-	}
-	options := []client.Option{client.WithAck(ack)}
-	if !f.lines || cmd.Flags().Changed("timeout") {
-		// A person waits for one record; a pipeline is better off riding out a restart.
-		options = append(options, client.WithDeliveryTimeout(min(a.global.timeout, client.MaxDeliveryTimeout)))
-	}
+	options := append(a.deliveryOptions(cmd, f.lines), client.WithAck(ack))
 	c, full, name, err := a.connectTo(cmd.Context(), args[0], options...)
 	if err != nil {
 		return err
@@ -184,13 +179,38 @@ func (a *app) pub(cmd *cobra.Command, args []string, f *pubFlags) error {
 	defer c.Close()
 	p := c.Publisher(full)
 	if f.lines {
-		return a.pubLines(cmd.Context(), p, recipe, name)
+		return a.pubLines(cmd.Context(), recipe, &lineWriter{
+			preset: control.PresetStream, name: name, things: "records", acked: a.printAck,
+			send: func(ctx context.Context, rec client.Record) func(context.Context) (client.Ack, error) {
+				return p.PublishAsync(ctx, rec).Wait
+			},
+		})
 	}
 	value, err := a.oneValue(args)
 	if err != nil {
 		return err
 	}
 	return a.pubOne(cmd.Context(), p, recipe, value, name)
+}
+
+// oneSource refuses values from two places, and from none.
+func (f *pubFlags) oneSource(args []string, terminal bool) error {
+	if f.lines && len(args) == 2 {
+		return exit.Misuse("VALUE and --lines: give one of them")
+	}
+	if len(args) == 1 && !f.lines && terminal {
+		return exit.Misuse("no value: give VALUE, pipe one in, or use --lines")
+	}
+	return nil
+}
+
+// deliveryOptions bound how long a publish is tried: a person waits for one record; a pipeline is better off riding out a
+// restart.
+func (a *app) deliveryOptions(cmd *cobra.Command, lines bool) []client.Option {
+	if lines && !cmd.Flags().Changed("timeout") {
+		return nil
+	}
+	return []client.Option{client.WithDeliveryTimeout(min(a.global.timeout, client.MaxDeliveryTimeout))}
 }
 
 func ackLevel(s string) (client.AckLevel, error) {
@@ -293,11 +313,19 @@ func utc(t time.Time) time.Time {
 	return t.UTC()
 }
 
-func (a *app) pubLines(ctx context.Context, p *client.Publisher, r *recipe, name string) error {
+// lineWriter is where `pub --lines` and `push --lines` send their records, and what they say of it.
+type lineWriter struct {
+	preset, name string
+	things       string // what the records are called
+	send         func(context.Context, client.Record) (wait func(context.Context) (client.Ack, error))
+	acked        func(line uint64, ack client.Ack) error
+}
+
+func (a *app) pubLines(ctx context.Context, r *recipe, w *lineWriter) error {
 	var acked atomic.Uint64
 	began := time.Now()
 	stop := a.Progress(func() string {
-		return fmt.Sprintf("%d records acknowledged, %v", acked.Load(), time.Since(began).Round(time.Second))
+		return fmt.Sprintf("%d %s acknowledged, %v", acked.Load(), w.things, time.Since(began).Round(time.Second))
 	})
 	defer stop()
 	_, err := lines.Publish(ctx, a.Streams.In, &acked, lines.Config[client.Ack]{
@@ -306,16 +334,16 @@ func (a *app) pubLines(ctx context.Context, p *client.Publisher, r *recipe, name
 			if err != nil {
 				return nil, err
 			}
-			return p.PublishAsync(ctx, rec).Wait, nil
+			return w.send(ctx, rec), nil
 		},
-		Acked:   a.printAck,
+		Acked:   w.acked,
 		MaxLine: batch.MaxRecord, Window: linesInFlight, Grace: answerGrace,
 	})
 	stop()
 	if err != nil {
-		return linesFailure(err, control.PresetStream, name)
+		return linesFailure(err, w.preset, w.name)
 	}
-	a.Note("%d records are in, in %v", acked.Load(), time.Since(began).Round(time.Millisecond))
+	a.Note("%d %s are in, in %v", acked.Load(), w.things, time.Since(began).Round(time.Millisecond))
 	return nil
 }
 
@@ -323,6 +351,7 @@ func (a *app) pubLines(ctx context.Context, p *client.Publisher, r *recipe, name
 var lookAgain = map[string]string{
 	control.PresetStream: "look for the unknown lines with `margay sub STREAM --from earliest --end` before you send them again",
 	control.PresetCache:  "send the lines again from the first unknown one: a key that is put twice has the same value",
+	control.PresetQueue:  "look for the unknown lines with `margay queue find QUEUE` before you send them again: what is sent twice is done twice",
 }
 
 // linesFailure says which lines are in: without that a script can only start over and store them twice.

@@ -97,7 +97,7 @@ func misuse(cmd *cobra.Command, err error) error {
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "margay",
-		Short: "Streams and caches that survive: one log, read as it comes or by key, durable before it is acknowledged",
+		Short: "Streams, caches and queues that survive: one log, read as it comes, by key or as work, durable before it is acknowledged",
 		Long: `Margay is a streaming platform in one binary: a broker and a control plane (margay serve),
 and the commands that use them.
 
@@ -135,6 +135,11 @@ MARGAY_CA, MARGAY_TIMEOUT), and the environment above the context.`,
 		a.incrCommand(),
 		a.touchCommand(),
 		a.watchCommand(),
+		a.pushCommand(),
+		a.consumeCommand(),
+		a.workCommand(),
+		a.groupCommand(),
+		a.deadLetterCommand(),
 		a.trimCommand(),
 		a.statusCommand(),
 		a.topCommand(),

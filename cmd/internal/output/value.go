@@ -21,8 +21,11 @@ func Encode(b []byte) (value, encoding string) {
 	if utf8.Valid(b) {
 		return string(b), EncodingText
 	}
-	return base64.StdEncoding.EncodeToString(b), EncodingBase64
+	return Base64(b), EncodingBase64
 }
+
+// Base64 writes bytes as Encode writes those that are no text.
+func Base64(b []byte) string { return base64.StdEncoding.EncodeToString(b) }
 
 // Show writes bytes on one line for a person. Whatever a terminal could take for a command is quoted:
 // a record comes from somebody else and must not move the cursor or set the window's title.
