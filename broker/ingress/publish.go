@@ -63,6 +63,9 @@ func (l *lane) submit(h wire.Header, buf []byte) error {
 	if err := l.mayPublishKeys(m, f.Log, b); err != nil {
 		return err
 	}
+	if err := l.maySettle(m, f.Log, b); err != nil {
+		return err
+	}
 	r := &host.Request{
 		Buffer: buf, Head: f.Head(), Correlation: h.Corr, Lane: l, Began: time.Now(),
 		Publish: shard.Publish{Batch: b, Previous: f.Previous, Level: shard.AckLevel(f.Ack)},
@@ -119,6 +122,15 @@ func (l *lane) mayPublishKeys(m *router.Map, id batch.LogID, b batch.Batch) erro
 			return code.New(code.PermissionDenied, "the token does not grant publishing the key %.100q to %s", meta.Key, rl.Name)
 		}
 	}
+}
+
+// maySettle holds a batch that settles messages to what a consumer needs.
+func (l *lane) maySettle(m *router.Map, id batch.LogID, b batch.Batch) error {
+	if !b.HasSettlement() {
+		return nil
+	}
+	rl, found := m.ByID(router.LogID(id))
+	return l.allow(rl, found, token.Consume)
 }
 
 func batchError(err error) error {
