@@ -76,10 +76,9 @@ func (s *Groups) info(g *Group, consumers bool) Info {
 		Next: g.lowest(s.end), End: s.end, Dead: uint64(len(g.dead)), Ranges: uint64(g.passed.len()), Held: s.held(g),
 	}
 	outstanding := g.unsettled(s.end)
-	i.Exact = outstanding == 0
 	if w := g.work; w != nil {
 		i.InFlight, i.Delayed = uint64(len(w.claims)), uint64(w.later.len())
-		i.Exact = i.Exact || w.loaded && w.scan >= s.end
+		i.Exact = w.scan >= s.end
 		if consumers {
 			for _, c := range w.consumers {
 				i.Consumers = append(i.Consumers, ConsumerInfo{Name: c.Name, InFlight: c.out, Starved: c.starved})
@@ -88,6 +87,14 @@ func (s *Groups) info(g *Group, consumers bool) Info {
 		if i.Held == HeldNot && !w.idle() && slices.ContainsFunc(w.consumers, func(c *Consumer) bool { return !c.starved }) {
 			i.StalledAt = w.handedAt
 		}
+	}
+	if g.work == nil || !g.work.loaded { // of what waits beside the cursor it is known
+		for _, a := range g.parked {
+			if a.Due > s.asOf {
+				i.Delayed++
+			}
+		}
+		i.Exact = uint64(len(g.parked)) == outstanding
 	}
 	if taken := i.InFlight + i.Delayed; taken < outstanding {
 		i.Ready = outstanding - taken
