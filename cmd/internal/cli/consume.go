@@ -63,7 +63,7 @@ object a message. When the broker restarts, consuming goes on by itself, and sta
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.group, "group", "", "the group of consumers to be one of")
-	flags.StringVar(&f.name, "name", "", "what lists call this consumer")
+	flags.StringVar(&f.name, "name", "", "what lists call this consumer (default: this machine and process)")
 	flags.IntVar(&f.count, "count", 0, "stop after this many messages")
 	flags.Var(&f.wait, "wait", "stop when no message has come for this long")
 	flags.BoolVar(&f.ack, "ack", false, "settle what was printed: it is done")
@@ -111,10 +111,13 @@ func checkGroupName(group string) error {
 }
 
 // join consumes from a group, and says when it is a new one. ctx bounds the set-up.
-func (a *app) join(ctx context.Context, q *queued, group string, options ...client.ConsumeOption) (*client.Consumer, error) {
+func (a *app) join(ctx context.Context, q *queued, group, name string, options ...client.ConsumeOption) (*client.Consumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.global.timeout)
 	defer cancel()
-	options = append(options, client.OnStatus(a.tellStatus(q.full, "message that was handed out")))
+	if name == "" {
+		name = thisProcess()
+	}
+	options = append(options, client.ConsumerName(name), client.OnStatus(a.tellStatus(q.full, "")))
 	_, err := q.Group(group).Info(ctx)
 	if errors.Is(err, code.NotFound) {
 		if _, gone := q.c.Info(ctx, q.full); gone != nil {
@@ -140,7 +143,7 @@ func (a *app) consume(ctx context.Context, queue string, f *consumeFlags, reject
 	if settles && (most == 0 || most > client.DefaultMaxInFlight) {
 		most = client.DefaultMaxInFlight
 	}
-	g, err := a.join(ctx, q, f.group, client.MaxInFlight(most), client.ConsumerName(f.name))
+	g, err := a.join(ctx, q, f.group, f.name, client.MaxInFlight(most))
 	if err != nil {
 		return err
 	}

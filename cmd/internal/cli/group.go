@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -95,6 +96,9 @@ func (a *app) createGroup(ctx context.Context, cmd *cobra.Command, q *queued, g 
 	info, err := q.c.Info(ctx, q.full)
 	if err != nil {
 		return q.about(err)
+	}
+	if _, err := strconv.ParseUint(from, 10, 64); err == nil && info.Shards > 1 {
+		return exit.Misuse("--from %s: each of the %d shards counts its own offsets: begin at a time, or create the group and `margay group seek` in each shard", from, info.Shards)
 	}
 	place, err := groupPlace(from, 0, false, info.Shards)
 	if err != nil {

@@ -108,7 +108,7 @@ func (a *app) sub(ctx context.Context, stream string, f *subFlags, oneShard bool
 	if err != nil {
 		return err
 	}
-	options = append(options, client.OnStatus(a.tellStatus(full, "record")))
+	options = append(options, client.OnStatus(a.tellStatus(full, " behind the last record")))
 	sub, err := c.Subscribe(setup, full, options...)
 	if err != nil {
 		return subFailure(err, name)
@@ -182,13 +182,13 @@ func (f *subFlags) options(start arg.Start, oneShard bool, shards int) ([]client
 }
 
 // tellStatus says on standard error what becomes of the connection; once for each loss, not for each try.
-func (a *app) tellStatus(log, what string) func(client.Status) {
+func (a *app) tellStatus(log, goingOn string) func(client.Status) {
 	var lost atomic.Bool
 	return func(s client.Status) {
 		switch {
 		case s.Connected && !lost.Swap(false): // for the first time
 		case s.Connected:
-			a.Warn("%s: connected again, going on behind the last %s", log, what)
+			a.Warn("%s: connected again, going on%s", log, goingOn)
 		case s.Attempt == 0:
 			lost.Store(true)
 			why := ""

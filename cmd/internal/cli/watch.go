@@ -106,7 +106,7 @@ func (a *app) watch(ctx context.Context, cache string, f *watchFlags, options []
 			return exit.Misuse("--from %s: each of the %d shards counts its own versions, so name one key with --key", f.from, info.Shards)
 		}
 	}
-	w, err := k.Watch(setup, append(options, client.OnStatus(a.tellStatus(k.full, "change")))...)
+	w, err := k.Watch(setup, append(options, client.OnStatus(a.tellStatus(k.full, " behind the last change")))...)
 	if err != nil {
 		return k.about(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"context"
 	"io"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -86,7 +88,7 @@ message instead, with what became of it, and what the command prints goes to sta
 	flags := cmd.Flags()
 	flags.SetInterspersed(true)
 	flags.StringVar(&f.group, "group", "", "the group of consumers to be one of; made when it is not there")
-	flags.StringVar(&f.name, "name", "", "what lists call this worker (default: this machine's name)")
+	flags.StringVar(&f.name, "name", "", "what lists call this worker (default: this machine and process)")
 	flags.IntVar(&f.concurrency, "concurrency", 1, "run this many commands at a time")
 	flags.Uint64Var(&f.count, "count", 0, "stop after this many messages")
 	flags.Var(&f.within, "run-timeout", "end a command that runs longer; it failed")
@@ -110,11 +112,7 @@ func (a *app) work(ctx context.Context, queue string, argv []string, f *workFlag
 		return err
 	}
 	defer q.c.Close()
-	name := f.name
-	if name == "" {
-		name = hostName()
-	}
-	g, err := a.join(ctx, q, f.group, client.ConsumerName(name), client.Concurrency(f.concurrency), client.MaxInFlight(ahead(f)))
+	g, err := a.join(ctx, q, f.group, f.name, client.Concurrency(f.concurrency), client.MaxInFlight(ahead(f)))
 	if err != nil {
 		return err
 	}
@@ -133,12 +131,15 @@ func ahead(f *workFlags) int {
 	return n
 }
 
-func hostName() string {
-	name, err := os.Hostname()
+// thisProcess names a consumer that has no other name: lists put those of one name together.
+func thisProcess() string {
+	host, err := os.Hostname()
 	if err != nil {
-		return ""
+		host = "host"
 	}
-	return name[:min(len(name), wire.MaxName)]
+	pid := "/" + strconv.Itoa(os.Getpid())
+	host = strings.ToValidUTF8(host, "")
+	return strings.ToValidUTF8(host[:min(len(host), wire.MaxName-len(pid))], "") + pid
 }
 
 // shared is an output that several commands write to at once; a file can be as it is.

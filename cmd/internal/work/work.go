@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package work runs a command for one message and says what its end means for the message; it touches no queue, gives the
-// command its value on standard input and the rest in the environment, and refuses to leave it running behind.
+// command its value on standard input and the rest in the environment, and refuses to leave anything of it running
+// once it was told to end.
 package work
 
 import (
