@@ -150,6 +150,7 @@ func (g *Consumer) pull(now time.Time) (*Message, *Error) {
 		return nil, g.err
 	}
 	if g.draining {
+		poke(g.ready) // for whoever else waits
 		return nil, errClosed("the consumer of " + g.q.name)
 	}
 	b := &g.buffer

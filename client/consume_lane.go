@@ -48,6 +48,7 @@ type consumeLane struct {
 	begun    bool // something was begun that the broker was not told of
 	notedAt  time.Time
 	useful   bool
+	parted   bool // a shard ended: answers about it may come that nobody waits for any more
 	leaving  bool
 	leaveBy  time.Time // leave with settlements unanswered
 	leaveOut bool      // Leave is written
@@ -62,8 +63,11 @@ type consumeLane struct {
 func (g *Consumer) join(ctx context.Context, shards []*consumeShard) (*consumeLane, *Error) {
 	limited, cancel := context.WithTimeout(ctx, g.c.cfg.subscribeTimeout)
 	defer cancel()
-	l, err := g.open(limited, shards)
+	l, answered, err := g.open(limited, shards)
 	if err == nil {
+		g.mu.Lock()
+		g.together = len(g.shards)
+		g.mu.Unlock()
 		return l, nil
 	}
 	e := code.From(err)
@@ -71,8 +75,11 @@ func (g *Consumer) join(ctx context.Context, shards []*consumeShard) (*consumeLa
 	defer g.mu.Unlock()
 	now := time.Now()
 	about, one := e.Details.Get(code.DetailShard)
-	if len(shards) == 1 {
+	switch {
+	case len(shards) == 1:
 		about, one = uint64(shards[0].id), true
+	case answered && !one && !g.final(e):
+		g.together = len(shards) / 2 // it may be about one of them: the others are not to wait for that
 	}
 	at := now.Add(e.RetryAfter)
 	if !one {
@@ -90,24 +97,25 @@ func (g *Consumer) join(ctx context.Context, shards []*consumeShard) (*consumeLa
 	return nil, e
 }
 
-func (g *Consumer) open(ctx context.Context, shards []*consumeShard) (*consumeLane, error) {
+// open tries once. Answered says that an error is what the broker said to it.
+func (g *Consumer) open(ctx context.Context, shards []*consumeShard) (_ *consumeLane, answered bool, _ error) {
 	conn, err := g.c.consuming.Conn(ctx)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if !conn.Hello.Features.Has(wire.FeatureQueues) {
-		return nil, code.New(code.Unsupported, "the broker has no queues")
+		return nil, false, code.New(code.Unsupported, "the broker has no queues")
 	}
 	sl, err := conn.OpenLane(ctx)
 	if err != nil {
-		return nil, unavailable("open lane", err)
+		return nil, false, unavailable("open lane", err)
 	}
 	l := &consumeLane{
 		g: g, conn: conn, lane: sl, shards: shards, down: make(chan struct{}), wake: make(chan struct{}, 1),
 		asked: map[uint64][]*extension{},
 	}
 	stop := context.AfterFunc(ctx, func() { sl.Reset(code.Cancelled) })
-	err = l.consume()
+	answered, err = l.consume()
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
@@ -116,13 +124,13 @@ func (g *Consumer) open(ctx context.Context, shards []*consumeShard) (*consumeLa
 		if e := code.From(err); e.Code == code.Unauthenticated {
 			conn.Reauthenticate()
 		}
-		return nil, err
+		return nil, answered, err
 	}
-	return l, nil
+	return l, true, nil
 }
 
 // consume sends the first frame of the lane and takes its answer.
-func (l *consumeLane) consume() error {
+func (l *consumeLane) consume() (answered bool, _ error) {
 	g := l.g
 	req := &wire.Consume{Log: g.log, Group: g.group, Consumer: g.cfg.name}
 	for _, s := range l.shards {
@@ -135,22 +143,22 @@ func (l *consumeLane) consume() error {
 	req.MaxInFlight, req.Concurrency = l.limit, uint32(l.concurrency)
 	g.mu.Unlock()
 	if err := l.lane.SendFrame(corrConsume, req); err != nil {
-		return unavailable("consume", err)
+		return false, unavailable("consume", err)
 	}
 	h, body, err := frames.Read(l.lane, nil)
 	switch {
 	case err != nil:
-		return unavailable("consume", err)
+		return false, unavailable("consume", err)
 	case h.Type == wire.TypeError:
-		return frames.Error(body)
+		return true, frames.Error(body)
 	case h.Type != wire.TypeConsumed:
-		return frames.Unexpected(h, "consume")
+		return false, frames.Unexpected(h, "consume")
 	}
 	var ok wire.Consumed
 	if err := wire.ParseFrame(h, &ok, body); err != nil {
-		return err
+		return false, err
 	}
-	return l.place(&ok)
+	return false, l.place(&ok)
 }
 
 func (l *consumeLane) place(ok *wire.Consumed) error {
@@ -180,16 +188,29 @@ func (g *Consumer) adopt(l *consumeLane) {
 		s.lane, s.joining = l, false
 		g.book.Up(s.id)
 	}
-	if g.draining {
+	if g.closing || g.concurrency > l.concurrency && g.out == 0 {
 		l.leave(time.Now().Add(closeWait))
 	}
-	if g.concurrency > l.concurrency && g.out == 0 {
-		l.leave(time.Now().Add(closeWait))
-	}
+	g.merge, g.mergeAt = false, time.Now().Add(g.cfg.mergeAfter)
 	g.rouseAll()
 	g.mu.Unlock()
 	g.wg.Go(l.run)
-	g.status(Status{Connected: true})
+}
+
+// reunite leaves all lanes when there are several, because shards ended or could not be joined with the others, and nothing is in
+// work: joined together again, they share what may be in flight.
+func (g *Consumer) reunite(now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.lanes) < 2 || g.draining || now.Before(g.mergeAt) {
+		return
+	}
+	if g.merge = g.out > 0; g.merge { // later
+		return
+	}
+	for l := range g.lanes {
+		l.leave(now.Add(closeWait))
+	}
 }
 
 // shareOf is how much of what may be in flight belongs to a lane of n shards, of all that have lanes and joining more. Called
@@ -298,16 +319,24 @@ func (g *Consumer) lost(l *consumeLane, err *Error) {
 	}
 	for _, s := range l.shards {
 		g.homeless(s, at)
+		g.book.Lost(s.id)
 	}
 	for _, asked := range l.asked {
 		for _, x := range asked {
-			x.shard.extensions = append(x.shard.extensions, x)
+			if g.err != nil {
+				x.done(g.err)
+			} else {
+				x.shard.extensions = append(x.shard.extensions, x)
+			}
 		}
 	}
 	l.shards, l.asked = nil, nil
 	g.rouseAll()
 	poke(g.rest)
-	final := err != nil && !g.draining && g.final(err)
+	final := err != nil && g.final(err)
+	if final {
+		g.fail(err) // before anybody joins again
+	}
 	g.mu.Unlock()
 	poke(g.kick)
 	if err != nil && g.ctx.Err() == nil {
@@ -323,7 +352,6 @@ func (g *Consumer) lost(l *consumeLane, err *Error) {
 func (g *Consumer) homeless(s *consumeShard, at time.Time) {
 	s.lane, s.joinAt = nil, at
 	g.buffer.drop(func(d *delivery) bool { return d.shard == s })
-	g.book.Lost(s.id)
 }
 
 // shardEnded takes the broker's word that it serves a shard no more. It reports whether others are left.
@@ -334,10 +362,21 @@ func (g *Consumer) shardEnded(l *consumeLane, shard uint32, err *Error) (left bo
 		s := l.shards[i]
 		l.shards = slices.Delete(slices.Clone(l.shards), i, i+1)
 		g.homeless(s, time.Now().Add(max(s.wait.Next(), err.RetryAfter)))
+		g.book.Down(s.id)
+		l.parted = true
+		for corr, asked := range l.asked {
+			if asked[0].shard == s {
+				delete(l.asked, corr)
+				s.extensions = append(s.extensions, asked...)
+			}
+		}
 		g.rouseAll()
 	}
 	left = len(l.shards) > 0
-	final := !g.draining && g.final(err)
+	final := g.final(err)
+	if final {
+		g.fail(err)
+	}
 	g.mu.Unlock()
 	poke(g.kick)
 	g.status(Status{Err: err})

@@ -3,6 +3,7 @@
 package client
 
 import (
+	"time"
 	"unicode/utf8"
 
 	"margay.dev/wire"
@@ -25,11 +26,12 @@ type consumeConfig struct {
 	mustExist   bool
 	concurrency int
 	buffer      int64
+	mergeAfter  time.Duration
 	onStatus    func(Status)
 }
 
 func defaultConsumeConfig() consumeConfig {
-	return consumeConfig{maxInFlight: DefaultMaxInFlight, concurrency: 1, buffer: DefaultConsumeBuffer}
+	return consumeConfig{maxInFlight: DefaultMaxInFlight, concurrency: 1, buffer: DefaultConsumeBuffer, mergeAfter: mergeAfter}
 }
 
 type consumeOption func(c *consumeConfig)

@@ -85,7 +85,7 @@ func (l *consumeLane) take(h wire.Header, body []byte) (over bool, _ error) {
 		if err := wire.ParseFrame(h, &f, body); err != nil {
 			return false, err
 		}
-		return false, l.answered(func(b *settle.Book) *Error { return b.Settled(l.serves, h.Corr, f.Failed) })
+		return false, l.answered(h.Corr, func(b *settle.Book) (bool, *Error) { return b.Settled(h.Corr, f.Failed) })
 	case wire.TypeExtended:
 		var f wire.Extended
 		if err := wire.ParseFrame(h, &f, body); err != nil {
@@ -108,21 +108,27 @@ func (l *consumeLane) take(h wire.Header, body []byte) (over bool, _ error) {
 	}
 }
 
-// serves reports whether the shard is one of the lane's. Called with mu held.
-func (l *consumeLane) serves(shard uint32) bool {
-	return slices.ContainsFunc(l.shards, func(s *consumeShard) bool { return s.id == shard })
-}
-
 // answered passes an answer to the book.
-func (l *consumeLane) answered(f func(b *settle.Book) *Error) error {
+func (l *consumeLane) answered(corr uint64, f func(b *settle.Book) (owed bool, _ *Error)) error {
 	g := l.g
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	l.useful = true
-	err := f(g.book)
+	owed, err := f(g.book)
+	if !owed {
+		err = l.notOwed(corr)
+	}
 	g.finish()
 	l.rouse()
 	return orNil(err)
+}
+
+// notOwed is the error for an answer that nobody waits for; nil when it may be about a shard that ended. Called with mu held.
+func (l *consumeLane) notOwed(corr uint64) *Error {
+	if l.parted {
+		return nil
+	}
+	return code.New(code.Protocol, "consume lane: an answer to nothing (%d)", corr)
 }
 
 func (l *consumeLane) takeError(corr uint64, err *Error) error {
@@ -139,7 +145,7 @@ func (l *consumeLane) takeError(corr uint64, err *Error) error {
 		if err.Code == code.Protocol || err.Code == code.CorruptBatch {
 			return err // of the lane, not of what was settled
 		}
-		return l.answered(func(b *settle.Book) *Error { return b.Refused(l.serves, corr, err, time.Now()) })
+		return l.answered(corr, func(b *settle.Book) (bool, *Error) { return b.Refused(corr, err, time.Now()), nil })
 	}
 }
 

@@ -230,7 +230,7 @@ func TestConsumerSurvivesARestart(t *testing.T) {
 	ack(t, ms...)
 	mu.Lock()
 	defer mu.Unlock()
-	if !states[0].Connected || !states[len(states)-1].Connected || !slices.ContainsFunc(states, func(s client.Status) bool { return s.Err != nil }) {
+	if !states[len(states)-1].Connected || !slices.ContainsFunc(states, func(s client.Status) bool { return s.Err != nil }) {
 		t.Fatalf("states %+v", states)
 	}
 }
@@ -262,6 +262,88 @@ func TestShardThatEndsIsJoinedAgain(t *testing.T) {
 	last := cs[len(cs)-1]
 	if len(cs) != 3 || !slices.Equal(last.Shards, []uint32{1}) || last.MaxInFlight != 5 { // the first found no group
 		t.Fatalf("asked for %+v", cs)
+	}
+}
+
+// Lanes that came apart are one again when nothing is in work.
+func TestLanesAreReunited(t *testing.T) {
+	b, l, q := queued(t, 2)
+	b.Group(l, "workers")
+	b.Feed(l, 0, "a")
+	g := consume(t, q, client.MergeAfter(time.Millisecond))
+	m := messages(t, g, 1)[0]
+	b.EndShard(1, code.Opening)
+	eventually(t, "the shard to be joined", func() bool { return len(b.Consumes()) == 2 })
+	b.Feed(l, 1, "b")
+	ack(t, messages(t, g, 1)[0], m)
+	eventually(t, "one lane", func() bool {
+		cs := b.Consumes()
+		return len(cs) >= 3 && slices.Equal(cs[len(cs)-1].Shards, []uint32{0, 1})
+	})
+	b.Feed(l, 0, "c")
+	b.Feed(l, 1, "d")
+	ack(t, messages(t, g, 2)...)
+}
+
+// A shard that cannot be joined does not keep the others waiting, whether the broker says which it is or not.
+func TestShardThatCannotBeJoinedHoldsUpNoOther(t *testing.T) {
+	for name, details := range map[string]bool{"named": true, "not named": false} {
+		t.Run(name, func(t *testing.T) {
+			b, l, q := queued(t, 4)
+			b.Group(l, "workers")
+			for i, v := range []string{"a", "b", "c", "d"} {
+				b.Feed(l, i, v)
+			}
+			b.Script(func(s *fakebroker.Script) {
+				s.Consume = func(c *wire.Consume) error {
+					if !slices.Contains(c.Shards, 2) {
+						return nil
+					}
+					err := code.New(code.Quarantined, "shard 2 stays closed")
+					if details {
+						err.With(code.DetailShard, 2)
+					}
+					return err
+				}
+			})
+			g := consume(t, q)
+			ms := messages(t, g, 3)
+			if got := valuesOf(ms); !slices.Equal(got, []string{"a", "b", "d"}) {
+				t.Fatalf("got %q", got)
+			}
+			b.Script(func(s *fakebroker.Script) { s.Consume = nil })
+			ack(t, append(ms, messages(t, g, 1)...)...)
+		})
+	}
+}
+
+// What was written before a shard ended may be answered behind that, and then it is settled.
+func TestAnswerBehindTheEndOfItsShardCounts(t *testing.T) {
+	b, l, q := queued(t, 2)
+	b.Group(l, "workers")
+	b.Feed(l, 1, "a")
+	hold := make(chan struct{})
+	var asked atomic.Int32
+	b.Script(func(s *fakebroker.Script) {
+		s.Settle = func(*wire.Settle) fakebroker.Verdict {
+			asked.Add(1)
+			return fakebroker.Verdict{Hold: hold, Early: true}
+		}
+		s.Consume = func(*wire.Consume) error {
+			if asked.Load() > 0 {
+				return code.New(code.Opening, "not now")
+			}
+			return nil
+		}
+	})
+	g := consume(t, q)
+	s := messages(t, g, 1)[0].AckAsync()
+	eventually(t, "the settlement", func() bool { return asked.Load() == 1 })
+	b.EndShard(1, code.Opening)
+	eventually(t, "a try to join", func() bool { return len(b.Consumes()) > 1 })
+	close(hold)
+	if err := s.Wait(within(t)); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -64,7 +64,11 @@ func (w *laneWriter) gather(l *consumeLane, now time.Time) (at time.Time) {
 	l.awake = false
 	idle := true
 	for _, s := range l.shards {
-		for f := g.book.Take(s.id, now); f != nil; f = g.book.Take(s.id, now) {
+		for !l.leaveOut { // behind it, settlements are for the next lane
+			f := g.book.Take(s.id, now)
+			if f == nil {
+				break
+			}
 			w.settles = append(w.settles, settleFrame{f.Ticket, wire.Settle{
 				GroupID: f.Group, Shard: f.Shard, Resets: f.Resets, Generation: f.Generation, Runs: f.Runs(),
 			}})

@@ -26,6 +26,8 @@ const (
 	maxSettling = 4 * wire.MaxSettleTokens
 	// closeWait is how long Close waits for the broker to take what was settled, and then for it to take back the rest.
 	closeWait = 2 * time.Second
+	// mergeAfter is how long a consumer has several lanes before it makes one of them.
+	mergeAfter = 5 * time.Second
 	// joinSlack is how much earlier a shard is joined to go together with others.
 	joinSlack = 50 * time.Millisecond
 )
@@ -61,7 +63,11 @@ type Consumer struct {
 
 	mu          sync.Mutex
 	err         *Error
-	draining    bool
+	draining    bool // takes nothing more
+	closing     bool // gives back everything
+	together    int  // how many shards are joined at a time
+	merge       bool // several lanes are to be made one when nothing is in work, from mergeAt on
+	mergeAt     time.Time
 	concurrency int           // what lanes are to say
 	out         int           // messages that the application has and did not settle
 	ackWait     time.Duration // as the broker said last
@@ -117,6 +123,7 @@ func (q *Queue) Consume(ctx context.Context, group string, opts ...ConsumeOption
 	for i := range r.info.Shards {
 		g.shards = append(g.shards, &consumeShard{id: uint32(i), wait: g.wait})
 	}
+	g.together = len(g.shards)
 	g.ctx, g.cancel = context.WithCancel(q.c.ctx)
 	if err := g.establish(ctx); err != nil {
 		g.cancel()
@@ -131,7 +138,12 @@ func (g *Consumer) establish(ctx context.Context) *Error {
 	made := false
 	var last *Error
 	for {
-		l, err := g.join(ctx, g.claimHomeless(time.Now().Add(time.Hour)))
+		shards := g.claimHomeless(time.Now())
+		if len(shards) == 0 {
+			backoff.Pause(ctx, time.Until(g.nextJoin()))
+			continue
+		}
+		l, err := g.join(ctx, shards)
 		if err == nil {
 			return g.start(l)
 		}
@@ -151,7 +163,6 @@ func (g *Consumer) establish(ctx context.Context) *Error {
 			return err
 		}
 		last = err
-		backoff.Pause(ctx, max(g.wait.Next(), err.RetryAfter))
 	}
 }
 
@@ -193,6 +204,7 @@ func (g *Consumer) run() {
 			switch {
 			case err == nil:
 				g.adopt(l)
+				g.status(Status{Connected: true})
 			case g.ctx.Err() == nil && g.final(err):
 				g.end(err)
 			case g.ctx.Err() == nil:
@@ -200,6 +212,7 @@ func (g *Consumer) run() {
 			}
 			continue
 		}
+		g.reunite(now)
 		resetTimer(timer, g.nextJoin())
 		select {
 		case <-g.kick:
@@ -218,7 +231,7 @@ func (g *Consumer) claimHomeless(by time.Time) []*consumeShard {
 		return nil
 	}
 	for _, s := range g.shards {
-		if s.lane == nil && !s.joining && !s.joinAt.After(by) {
+		if len(due) < max(g.together, 1) && s.lane == nil && !s.joining && !s.joinAt.After(by) {
 			s.joining = true
 			due = append(due, s)
 		}
@@ -230,9 +243,12 @@ func (g *Consumer) nextJoin() (at time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, s := range g.shards {
-		if s.lane == nil && (at.IsZero() || s.joinAt.Before(at)) {
+		if s.lane == nil && !s.joining && (at.IsZero() || s.joinAt.Before(at)) {
 			at = s.joinAt
 		}
+	}
+	if len(g.lanes) > 1 && !g.merge && (at.IsZero() || g.mergeAt.Before(at)) {
+		at = g.mergeAt
 	}
 	return at
 }
@@ -240,21 +256,27 @@ func (g *Consumer) nextJoin() (at time.Time) {
 // end ends the consumer with an error. Whoever waits for messages or settlements is told; Close waits for the goroutines.
 func (g *Consumer) end(err *Error) {
 	g.mu.Lock()
-	if g.err == nil {
-		g.err = err
-		g.buffer.clear()
-		g.book.Abort(err.Code, "the consumer of "+g.q.name+" ended: "+err.Message)
-		g.finish()
-		for _, s := range g.shards {
-			for _, x := range s.extensions {
-				x.done(err)
-			}
-			s.extensions = nil
-		}
-	}
+	g.fail(err)
 	g.mu.Unlock()
 	g.ending.Do(func() { close(g.over) })
 	g.cancel()
+}
+
+// fail is the part of end that nothing comes between. Called with mu held.
+func (g *Consumer) fail(err *Error) {
+	if g.err != nil {
+		return
+	}
+	g.err = err
+	g.buffer.clear()
+	g.book.Abort(err.Code, "the consumer of "+g.q.name+" ended: "+err.Message)
+	g.finish()
+	for _, s := range g.shards {
+		for _, x := range s.extensions {
+			x.done(err)
+		}
+		s.extensions = nil
+	}
 }
 
 // finish tells whoever waits for settlements that came to their end. Called with mu held.
@@ -393,7 +415,7 @@ func (g *Consumer) close(patience time.Duration) {
 // leaveAll lets every lane give back what it holds, once what was settled is answered.
 func (g *Consumer) leaveAll(patience time.Duration) {
 	g.mu.Lock()
-	g.draining = true
+	g.draining, g.closing = true, true
 	g.giveBack(g.buffer.empty())
 	until := time.Now().Add(patience)
 	for l := range g.lanes {

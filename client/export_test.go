@@ -8,3 +8,8 @@ import "time"
 func SubscribeTimeout(d time.Duration) Option {
 	return option(func(c *config) { c.subscribeTimeout = d })
 }
+
+// MergeAfter is how long a consumer has several lanes.
+func MergeAfter(d time.Duration) ConsumeOption {
+	return consumeOption(func(c *consumeConfig) { c.mergeAfter = d })
+}

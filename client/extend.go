@@ -99,7 +99,7 @@ func (l *consumeLane) extended(corr uint64, f *wire.Extended) *Error {
 	defer g.mu.Unlock()
 	asked, ok := l.asked[corr]
 	if !ok {
-		return code.New(code.Protocol, "consume lane: an answer to nothing (%d)", corr)
+		return l.notOwed(corr)
 	}
 	delete(l.asked, corr)
 	failed := map[uint32]code.Code{}
@@ -128,7 +128,7 @@ func (l *consumeLane) extensionsRefused(corr uint64, err *Error) *Error {
 	defer g.mu.Unlock()
 	asked, ok := l.asked[corr]
 	if !ok {
-		return code.New(code.Protocol, "consume lane: an answer to nothing (%d)", corr)
+		return l.notOwed(corr)
 	}
 	delete(l.asked, corr)
 	for _, x := range asked {

@@ -175,7 +175,10 @@ func (g *Group) create(ctx context.Context, cfg *GroupConfig) *Error {
 	}
 	f.GroupID = first.GroupID
 	return together(len(cmd.r.lanes)-1, func(i int) *Error {
-		_, err := cmd.ask(uint32(i+1), &f)
+		done, err := cmd.ask(uint32(i+1), &f)
+		if err == nil && done.GroupID != f.GroupID {
+			err = code.New(code.Conflict, "group %s of %s: shard %d has another group of that name", g.name, g.q.name, i+1)
+		}
 		return err
 	})
 }

@@ -301,3 +301,32 @@ func TestAckAndPublishOfALostClaimStoresNothing(t *testing.T) {
 		t.Fatalf("dedup ids %q and %q", m.DedupID(), again.DedupID())
 	}
 }
+
+// A group that is gone says nothing about the queue: what others push goes on.
+func TestAckAndPublishForADeletedGroup(t *testing.T) {
+	b, l, q := queued(t, 1)
+	b.Feed(l, 0, "a")
+	g := consume(t, q)
+	m := messages(t, g, 1)[0]
+	hold := make(chan struct{})
+	b.Script(func(s *fakebroker.Script) {
+		s.Publish = func(p fakebroker.Publish) fakebroker.Verdict {
+			if p.Values[0] == "x" {
+				return fakebroker.Verdict{Hold: hold, Err: code.New(code.NotFound, "no such group")}
+			}
+			return fakebroker.Verdict{}
+		}
+	})
+	result := make(chan error, 1)
+	go func() {
+		_, err := m.AckAndPublish(within(t), client.Record{Value: []byte("x")})
+		result <- err
+	}()
+	eventually(t, "the batch", func() bool { return len(b.Publishes()) == 1 })
+	f := q.PushAsync(within(t), client.Record{Value: []byte("y")})
+	close(hold)
+	wantError(t, <-result, client.ErrNotFound, client.Fatal)
+	if _, err := f.Wait(within(t)); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -43,10 +43,11 @@ func ParseMessageID(s string) (MessageID, error) {
 // Message is a message that a consumer has got: until it is settled, or its claim ends, nobody else gets it. The first
 // settlement counts; the same one asked for again has its result, another one is refused with ErrNoLongerOwner.
 //
-// A settlement is durable when it is answered. It is as good as a publish: when the broker restarts or the connection is lost on
-// the way it is sent again, over the next one and under the same claim. The broker takes it as long as the message was not settled
-// or handed out again; then the answer is ErrNoLongerOwner, and its class says whether it is known that nothing was done: Unknown
-// when an earlier try, whose answer was lost, may have settled the message.
+// A settlement is durable when it is answered. When its answer is lost with the connection or the broker it is sent again, over the
+// next one and under the same claim. A claim ends with its connection, so that may come too late; an Ack counts all the same when
+// the broker was restarted, or another took over, and nobody was handed the message since. Too late is ErrNoLongerOwner, and its
+// class says whether it is known that nothing was done: Unknown when an earlier try, whose answer was lost, may have settled the
+// message.
 type Message struct {
 	Record
 	// Attempt counts, from 1, how often the message was handed out and not given back unused.
@@ -179,8 +180,12 @@ func (m *Message) settle(op wire.SettleOp, after uint64, reason string) *Settlem
 
 // returned counts a message that the application has no more. Called with mu held.
 func (g *Consumer) returned() {
-	if g.out--; g.out == 0 {
-		poke(g.rest)
+	if g.out--; g.out > 0 {
+		return
+	}
+	poke(g.rest)
+	if g.merge {
+		poke(g.kick)
 	}
 }
 

@@ -213,6 +213,7 @@ func (s *publishStream) refused(ticket uint64, err *Error) error {
 	if err := s.checkOwed(ticket); err != nil {
 		return err
 	}
+	settles := l.settles(ticket)
 	if l.line.Amend(ticket, func(f *flight) bool { return f.leaveOut(err, l.r.builders) }) {
 		l.goOn()
 		return nil
@@ -221,7 +222,7 @@ func (s *publishStream) refused(ticket uint64, err *Error) error {
 		l.p.c.cfg.logger.Warn("a shard no longer holds records it had acknowledged",
 			"log", l.r.info.Name, "shard", l.shard, "generation", err.Generation)
 	}
-	if _, ofRecord := err.Details.Get(code.DetailIndex); !ofRecord && (err.Code == code.Deleted || err.Code == code.NotFound) {
+	if _, ofRecord := err.Details.Get(code.DetailIndex); !ofRecord && !settles && (err.Code == code.Deleted || err.Code == code.NotFound) {
 		// The log is gone: the next record asks what the name stands for now.
 		l.ended, l.fatal = true, err
 		l.p.drop(l.r)
@@ -232,6 +233,17 @@ func (s *publishStream) refused(ticket uint64, err *Error) error {
 		return err // not here any more: ask the connection anew
 	}
 	return nil
+}
+
+// settles reports whether the batch that was written under the ticket settles messages: what is not found may be their group.
+// Called with mu held.
+func (l *lane) settles(ticket uint64) bool {
+	for _, it := range l.line.Items() {
+		if it.Ticket == ticket {
+			return it.Value.encoded != nil && it.Value.encoded.HasSettlement()
+		}
+	}
+	return false
 }
 
 // goOn wakes run when an answer has made room or something must be written again. Called with mu held.

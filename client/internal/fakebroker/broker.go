@@ -126,6 +126,8 @@ type Verdict struct {
 	Apply bool
 	// Hold delays this answer, and with it those behind it, until it is closed.
 	Hold <-chan struct{}
+	// Early does what is asked before the Hold, of a settlement.
+	Early bool
 	// Kill ends the connection instead of answering.
 	Kill bool
 	// Twice answers twice.

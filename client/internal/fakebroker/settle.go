@@ -64,9 +64,18 @@ func (k *consumer) settle(corr uint64, f *wire.Settle) {
 		v = hook(f)
 	}
 	if v.Hold != nil {
+		var answer *wire.Settled
+		if v.Early {
+			b.Change(func() { answer = k.apply(f) })
+		}
 		go func() { // answered later, and others before it
 			<-v.Hold
-			b.Change(func() { k.frames = wire.AppendFrame(k.frames, corr, k.apply(f)) })
+			b.Change(func() {
+				if !v.Early {
+					answer = k.apply(f)
+				}
+				k.frames = wire.AppendFrame(k.frames, corr, answer)
+			})
 		}()
 		return
 	}

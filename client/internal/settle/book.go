@@ -61,8 +61,28 @@ func (b *Book) Add(c Claims, t Token) (*Flight, uint32) {
 	return l.open, l.open.add(t)
 }
 
-// Up says that a lane serves the shard.
-func (b *Book) Up(shard uint32) { b.line(shard).up = true }
+// Up says that a lane serves the shard, another than before.
+func (b *Book) Up(shard uint32) {
+	l := b.line(shard)
+	l.again()
+	l.up = true
+}
+
+// again has what was written over a lane and not answered written over the next. It may be applied.
+func (l *line) again() {
+	for _, f := range l.sent {
+		f.maybe = true
+	}
+	l.waiting = append(l.sent, l.waiting...)
+	l.sent = nil
+}
+
+// Down says that the lane of a shard takes no more for it. Answers to what was written may still come.
+func (b *Book) Down(shard uint32) {
+	if l := b.lines[shard]; l != nil {
+		l.up, l.failures, l.notBefore = false, 0, time.Time{}
+	}
+}
 
 // Ready reports whether a frame of the shard may be written now.
 func (b *Book) Ready(shard uint32, now time.Time) bool {
@@ -98,28 +118,29 @@ func (b *Book) Take(shard uint32, now time.Time) *Flight {
 	return f
 }
 
-// Settled takes an answer: all tokens but the failed ones are settled. A frame that nobody wrote is an error of the broker.
-func (b *Book) Settled(shard func(uint32) bool, ticket uint64, failed []wire.SettleFailed) *code.Error {
-	f, l := b.answered(shard, ticket)
+// Settled takes an answer: all tokens but the failed ones are settled. It reports whether there was such a frame that is not
+// answered; one that was written again has another ticket since.
+func (b *Book) Settled(ticket uint64, failed []wire.SettleFailed) (owed bool, _ *code.Error) {
+	f, l := b.answered(ticket)
 	if f == nil {
-		return notOwed(ticket)
+		return false, nil
 	}
 	if err := f.fail(failed); err != nil {
 		f.failed = nil
 		f.maybe = true
 		l.waiting = slices.Insert(l.waiting, 0, f)
-		return err
+		return true, err
 	}
 	l.failures, l.notBefore = 0, time.Time{}
 	b.finish(f)
-	return nil
+	return true, nil
 }
 
 // Refused takes an error as the answer to a whole frame. What may pass is tried again.
-func (b *Book) Refused(shard func(uint32) bool, ticket uint64, err *code.Error, now time.Time) *code.Error {
-	f, l := b.answered(shard, ticket)
+func (b *Book) Refused(ticket uint64, err *code.Error, now time.Time) (owed bool) {
+	f, l := b.answered(ticket)
 	if f == nil {
-		return notOwed(ticket)
+		return false
 	}
 	if err.Class == code.ClassFatal {
 		e := *err
@@ -128,21 +149,18 @@ func (b *Book) Refused(shard func(uint32) bool, ticket uint64, err *code.Error, 
 		}
 		f.err = &e
 		b.finish(f)
-		return nil
+		return true
 	}
 	f.maybe = f.maybe || err.Class == code.ClassUnknown
 	l.failures = min(l.failures+1, maxFailures)
 	l.notBefore = now.Add(max(err.RetryAfter, 0) + b.wait(l.failures))
 	l.waiting = slices.Insert(l.waiting, 0, f)
-	return nil
+	return true
 }
 
-// answered finds the frame of a ticket among the shards of a lane, and takes it out of those that are unanswered.
-func (b *Book) answered(shard func(uint32) bool, ticket uint64) (*Flight, *line) {
-	for id, l := range b.lines {
-		if !shard(id) {
-			continue
-		}
+// answered finds the frame of a ticket and takes it out of those that are unanswered.
+func (b *Book) answered(ticket uint64) (*Flight, *line) {
+	for _, l := range b.lines {
 		for i, f := range l.sent {
 			if f.Ticket == ticket {
 				l.sent = slices.Delete(l.sent, i, i+1)
@@ -153,10 +171,6 @@ func (b *Book) answered(shard func(uint32) bool, ticket uint64) (*Flight, *line)
 	return nil, nil
 }
 
-func notOwed(ticket uint64) *code.Error {
-	return code.New(code.Protocol, "settle: an answer to nothing (%d)", ticket)
-}
-
 // Lost says that the lane of a shard is gone. What was written and not answered may be applied; it is written again, under the
 // same tokens, over the next.
 func (b *Book) Lost(shard uint32) {
@@ -164,12 +178,8 @@ func (b *Book) Lost(shard uint32) {
 	if l == nil {
 		return
 	}
-	l.up, l.failures, l.notBefore = false, 0, time.Time{}
-	for _, f := range l.sent {
-		f.maybe = true
-	}
-	l.waiting = append(l.sent, l.waiting...)
-	l.sent = nil
+	b.Down(shard)
+	l.again()
 	if l.idle() {
 		delete(b.lines, shard)
 	}
