@@ -34,6 +34,7 @@ type held struct {
 	Records map[string][]string `json:"records"` // by "stream/shard": key and value of each record, in order
 	Cursor  int                 `json:"cursor"`  // records that the durable subscription had consumed
 	Caches  []control.Cache     `json:"caches,omitempty"`
+	Queue   *heldQueue          `json:"queue,omitempty"`
 }
 
 func within(t *testing.T) context.Context {
@@ -104,6 +105,7 @@ func opens(t *testing.T, fixture string) {
 		t.Error("the durable subscription is new")
 	}
 	settings(t, n, &want)
+	queue(ctx, t, c, want.Queue)
 	p := c.Publisher("versions")
 	if _, err := p.Publish(ctx, client.Record{Key: []byte("k"), Value: []byte("late")}, client.IfVersion(1)); err == nil {
 		t.Error("a version that was overwritten holds")
@@ -237,6 +239,7 @@ func makeFixture(t *testing.T, fixture string) {
 		t.Fatal(err)
 	}
 	s.Close()
+	h.Queue = makeQueue(ctx, t, api, c)
 	h.Records, h.Caches = read(t, c), caches(t, api)
 	c.Close()
 	n.Stop()
