@@ -19,6 +19,7 @@ import (
 
 	"margay.dev/broker/host"
 	"margay.dev/broker/ingress"
+	"margay.dev/broker/queue"
 	"margay.dev/router"
 	"margay.dev/storage"
 	"margay.dev/storage/vfs"
@@ -104,6 +105,9 @@ func New(cfg Config) (*Broker, error) {
 	}
 	cfg.Limits.apply(&in)
 	b.ingress = ingress.New(in)
+	if cfg.Registerer != nil {
+		cfg.Registerer.MustRegister(queue.NewGroupMetrics(b.host.Shards, table, cfg.Wall))
+	}
 	return b, nil
 }
 

@@ -161,7 +161,7 @@ func (g *Group) claim(to *Consumer, it *item, now int64) Handed {
 	g.work.claims[it.offset] = c
 	g.work.deadlines.add(run{c.deadline, c.handOut, it.offset, 1})
 	to.out++
-	return Handed{HandOut: c.handOut, Offset: it.offset, Attempt: c.attempts + 1}
+	return Handed{HandOut: c.handOut, Offset: it.offset, Attempt: c.attempts + 1, At: it.at}
 }
 
 // endClaim takes a claim away, and gives its consumer its credit back.

@@ -63,6 +63,7 @@ type Handed struct {
 	Offset   uint64
 	Sequence uint64 // of the carried batch that holds it; 0: find it by its offset
 	Attempt  uint32 // from 1
+	At       int64  // since when it could be handed out (us)
 }
 
 // Hand is what one consumer is given. Items are the receiver's to keep.

@@ -132,6 +132,13 @@ func (h *Host) unknown() (n int) {
 	return n
 }
 
+// Shards are those that are open, as of the last change.
+func (h *Host) Shards() []*Shard {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.led // never changed, only replaced
+}
+
 // queued is what waits in the inboxes of the shards.
 func (h *Host) queued() (requests, bytes int) {
 	h.mu.Lock()

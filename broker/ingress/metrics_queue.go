@@ -3,6 +3,8 @@
 package ingress
 
 import (
+	"github.com/prometheus/client_golang/prometheus"
+
 	"margay.dev/broker/internal/meter"
 	"margay.dev/broker/queue"
 	"margay.dev/wire"
@@ -20,6 +22,10 @@ func (m *metrics) queueMetrics(on meter.Set) {
 		return st.Asked[i+int(wire.SettleAck)].Load()
 	}, "ack", "nack", "reject", "release")
 	on.CounterFunc("margay_settle_refused_total", "Of those, the ones that the consumer did not have any more.", st.Refused.Load)
+	st.Waited = on.Histogram("margay_consume_wait_seconds", "Time from when a message could be handed out (it was published, due or given back) to when it was; of one message of each hand-out.",
+		prometheus.ExponentialBuckets(1e-3, 4, 12))
+	st.Worked = on.Histogram("margay_consume_work_seconds", "Time from when a message was handed out to when its consumer settled it; of some messages.",
+		prometheus.ExponentialBuckets(1e-3, 4, 12))
 	on.GaugeFunc("margay_consume_out", "Messages that consumers have and have not settled.", func() float64 {
 		n, _ := m.consumed()
 		return float64(n)

@@ -91,6 +91,7 @@ func (m *member) Take(_ *host.Shard, h *group.Hand) {
 	l.mu.Lock()
 	kept := !m.over && !l.closed
 	if kept {
+		l.cfg.Stats.handed(&l.samples, m.id, h, m.shard.Now())
 		l.hands = append(l.hands, &hand{m, *h})
 	}
 	l.mu.Unlock()

@@ -80,6 +80,7 @@ type Lane struct {
 	closed  bool              // nothing is written any more
 	leaving bool              // the consumer said that it leaves
 	staying int               // members that have not left yet
+	samples samples
 
 	// Owned by Serve.
 	out     []byte

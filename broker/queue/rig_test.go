@@ -29,6 +29,7 @@ type consumer struct {
 	mu      sync.Mutex
 	gate    chan struct{} // while it is there, nothing is read
 	broken  error         // what writing comes to
+	real    bool          // the shards are
 	got     []message
 	whole   int // batches that came as they are stored
 	slices  int
@@ -100,7 +101,7 @@ type walk interface {
 }
 
 func (c *consumer) messages(f *wire.Messages) {
-	if f.Generation != generation || f.Resets != resets {
+	if !c.real && (f.Generation != generation || f.Resets != resets) {
 		c.t.Errorf("messages of generation %d, %d", f.Generation, f.Resets)
 	}
 	var records walk

@@ -77,6 +77,9 @@ func (l *Lane) Settle(ctx context.Context, corr uint64, f *wire.Settle) {
 	if !l.take(ctx, n) {
 		return
 	}
+	l.mu.Lock()
+	l.cfg.Stats.settled(&l.samples, f.Shard, f.Runs)
+	l.mu.Unlock()
 	s, refused := l.shardOf(f.Shard)
 	if refused == nil {
 		x := &settling{lane: l, corr: corr, messages: n}

@@ -75,9 +75,11 @@ func scrape(t *testing.T, n *margaytest.Node) []*family {
 }
 
 // labels that may be: each has few values, all known beforehand. None of a stream, tenant, shard, subject or
-// address: those grow with what users do.
+// address: those grow with what users do. Groups have names, a thousand of them at the most, and a node that has none says so
+// under no name.
 var bounded = map[string]int{
 	"result": 5, "code": 64, "reason": 8, "cause": 8, "state": 8, "limit": 4, "transport": 2, "le": 24, "version": 1, "quantile": 8, "kind": 4,
+	"op": 4, "log": 1, "group": 1,
 }
 
 // The names are Prometheus's: counters end in _total, sizes and times are in bytes and seconds, and every label is
@@ -162,8 +164,9 @@ const metricsIntro = `# Metrics
 a grant on everything). Beside these there are ` + "`go_…`" + ` and ` + "`process_…`" + `, as every Go program has them: memory, goroutines, and
 ` + "`process_open_fds`" + ` of ` + "`process_max_fds`" + ` descriptors.
 
-No label names a stream, a tenant, a shard, a subject or an address: labels have the values below and no others, and those are
-there from the start. Counters begin at 0 with each start of the node.
+No label names a tenant, a shard, a subject or an address, and none but those of consumer groups a log: labels have the values below
+and no others, and those are there from the start. The first 1000 groups by the names of their logs and their own have rows of their
+own, and what the others come to stands in one without names. Counters begin at 0 with each start of the node.
 
 Worth an alert: ` + "`margay_shards{state!=\"open\"}`" + ` above 0 for minutes (` + "`margay status`" + ` says why), ` + "`margay_disk_full`" + ` at 1 or
 ` + "`margay_disk_free_bytes`" + ` near ` + "`margay_disk_reserve_bytes`" + `, ` + "`margay_flush_failures_total`" + ` rising at all,
@@ -209,6 +212,8 @@ func (f *family) labelText() string {
 		case "le":
 		case "version":
 			out = append(out, "`version`")
+		case "log", "group":
+			out = append(out, "`"+l+"`: its name")
 		case "code":
 			out = append(out, "`code`: the [error's](errors.md) name")
 		default:
