@@ -149,6 +149,7 @@ func (s *Groups) Commit(mark uint64) {
 func (s *Groups) Cut(at uint64) {
 	s.expired = nil
 	touched := s.undo.cut(at)
+	s.disband()
 	for _, g := range s.inOrder() {
 		for n := len(g.freed); n > 0 && g.freed[n-1].sequence >= at; n-- {
 			g.freed = g.freed[:n-1]
@@ -159,6 +160,21 @@ func (s *Groups) Cut(at uint64) {
 	}
 	s.sweep.see(s.asOf)
 	s.dirty = true
+}
+
+// disband lets go of the groups whose creation was cut off. Who has joined one is told so by the answer, which rested on that.
+func (s *Groups) disband() {
+	s.taking = slices.DeleteFunc(s.taking, func(g *Group) bool {
+		if s.byID[g.id] == g {
+			return false
+		}
+		s.endAll(g)
+		for _, c := range g.work.consumers {
+			c.group = nil
+		}
+		g.work = nil
+		return true
+	})
 }
 
 // Bounds says what the log holds for readers: from start up to end, exclusive.
@@ -195,6 +211,9 @@ func (s *Groups) Lose(below uint64, kept func(offset uint64) bool) {
 		for _, o := range sortedKeys(g.parked) {
 			if o < below && !kept(o) {
 				lost = append(lost, batch.OffsetRange{From: o, To: o + 1})
+				if a := g.parked[o]; a.Retry && (g.work == nil || !s.claimed(g, o)) {
+					s.freeLater(g, a.Key)
+				}
 			}
 		}
 		for _, o := range sortedKeys(g.dead) {
@@ -209,8 +228,9 @@ func (s *Groups) Lose(below uint64, kept func(offset uint64) bool) {
 		s.add(batch.Settled{Group: g.id, How: batch.SettledLost, Ranges: lost})
 		if g.work != nil {
 			for _, o := range sortedKeys(g.work.claims) {
-				if !g.outstanding(o) {
-					s.endClaim(g, o, g.work.claims[o])
+				if c := g.work.claims[o]; !g.outstanding(o) {
+					s.freeLater(g, c.key)
+					s.endClaim(g, o, c)
 				}
 			}
 		}

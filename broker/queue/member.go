@@ -71,6 +71,8 @@ func (m *member) joinAnswered(a shard.Answer) {
 		m.refused = code.New(code.Internal, "the shard let nobody in")
 	}
 	if m.refused != nil {
+		// It may be in all the same: the answer rests on what else was pending, and that could not be written.
+		_ = m.shard.Post(&shard.LeaveGroup{Consumer: &m.consumer, Orderly: true}, nil)
 		return
 	}
 	forget := m.shard.OnEnd(m.closed)

@@ -444,3 +444,61 @@ func (r *groupRig) segments() (list []Segment) {
 	}
 	return list
 }
+
+// A group whose creation could not be written hands out nothing any more, whoever has joined it meanwhile: with the one that is
+// created then, under the same id, there would be two.
+func TestGroupIsGoneWhenItsCreationIsCutOff(t *testing.T) {
+	r := newGroupRig(t, Config{})
+	r.push(batch.Record{}, batch.Record{})
+	create := &GroupCommand{group.Command{ID: [16]byte{1}, Op: group.Create, Name: "g", Group: 7, To: "create"}}
+	early := &group.Consumer{Credit: &unlimited{}}
+	r.c.Step(r.now, create, &r.eff)
+	r.c.Step(r.now, &JoinGroup{Group: "g", Consumer: early, To: early}, &r.eff)
+	r.eff.Append = nil
+	r.c.Step(r.now, WriteFailed{Err: code.New(code.StorageFull, "full")}, &r.eff)
+	r.perform()
+	if r.got["create"].Err == nil || r.got[early].Err == nil {
+		t.Fatal("what was not written is not refused")
+	}
+	r.take(early)
+	r.step(create)
+	c := r.join()
+	r.push(batch.Record{})
+	r.wantOffsets(early)
+	r.wantOffsets(c, 0, 1, 2)
+	if out := early.Credit.(*unlimited).out; out != 0 {
+		t.Errorf("a consumer of what is gone has %d messages", out)
+	}
+}
+
+// What is lost holds its key no more: the messages behind it would wait for ever.
+func TestLostMessageFreesItsKey(t *testing.T) {
+	for name, lose := range map[string]func(r *groupRig, h group.Handed){
+		"claimed": func(*groupRig, group.Handed) {},
+		"waiting": func(r *groupRig, h group.Handed) {
+			if f := r.settle(group.Nack, h); f != nil {
+				r.t.Fatal(f)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newGroupRig(t, Config{})
+			r.create(func(s *batch.GroupSettings) { s.OrderByKey = true })
+			r.push(batch.Record{Key: []byte("k")})
+			r.push(batch.Record{Key: []byte("k")})
+			c := r.join()
+			lose(r, r.wantOffsets(c, 0)[0])
+			last := r.log[len(r.log)-1]
+			for _, b := range r.log {
+				if b.HasOffsets() && b.BaseOffset() == 1 {
+					last = b
+				}
+			}
+			r.step(&Trim{Offset: 1, Sequence: last.Sequence(), To: "trim"})
+			if a := r.got["trim"]; a.Err != nil {
+				t.Fatal(a.Err)
+			}
+			r.wantOffsets(c, 1)
+		})
+	}
+}
