@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -273,5 +274,25 @@ func BenchmarkRun(b *testing.B) {
 	for b.Loop() {
 		r := explore.Run(func() *wide { return &wide{} }, explore.Options{})
 		b.ReportMetric(float64(r.States)/r.Took.Seconds(), "states/s")
+	}
+}
+
+// A walk comes far, and what it finds on the way is told without what did not matter.
+func TestWalk(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	start := func() *disk { return &disk{broken: true, crashes: 2} }
+	r := explore.Walk(start, rng, explore.Options{States: 100_000, Depth: 100, Finish: 1})
+	v := r.Violation
+	if v == nil || !errors.Is(v.Err, errLost) {
+		t.Fatalf("the mistake is not found: %v", r)
+	}
+	if want := []act{{"write", 0}, {"acknowledge", 0}, {"crash", 0}}; !slices.Equal(v.Actions, want) {
+		t.Fatalf("by %v, want %v", v.Actions, want)
+	}
+	if err := explore.Replay(start(), v.Path, false, nil); !errors.Is(err, errLost) {
+		t.Errorf("replayed: %v", err)
+	}
+	if r := explore.Walk(func() *disk { return &disk{crashes: 2} }, rng, explore.Options{States: 1000, Depth: 10, Finish: 1}); r.Violation != nil || r.States < 1000 || r.Finished < 100 {
+		t.Errorf("unbroken: %v", r)
 	}
 }
