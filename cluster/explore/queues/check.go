@@ -32,7 +32,7 @@ func (w *World) idle() error {
 			if m.sequence >= uint64(w.flushed) || m.told.fate != outstanding || m.dueAt() > w.now || m.expires != 0 && m.expires <= w.now {
 				continue
 			}
-			if _, held := w.keyHeld(uint64(o)); held || w.holder(uint64(o)) != nil {
+			if _, held := w.keyHeld(uint64(o), true); held || w.holder(uint64(o)) != nil || m.key != "" && w.endsUncommitted(uint64(o)) {
 				continue
 			}
 			return fmt.Errorf("message %d could be handed to %s, and is not", o, w.consumers[i].name)
@@ -52,13 +52,18 @@ func (l *ledger) count(f fate) (n int) {
 
 // look has something read of the groups.
 func (w *World) look(f func(*group.View) error) (err error) {
-	c := w.Clone()
 	looked := false
-	c.core.Step(c.now, shard.Inspect{Group: groupName, Look: func(v *group.View) { looked, err = true, f(v) }}, &c.eff)
-	if err == nil && !looked {
+	var eff shard.Effects
+	w.core.Step(w.now, &shard.Inspect{Look: func(v *group.View) { looked, err = true, f(v) }}, &eff)
+	switch {
+	case err != nil:
+		return err
+	case !looked:
 		return errors.New("the groups cannot be looked at")
+	case len(eff.Append)+len(eff.Hands)+len(eff.Scans) > 0:
+		return fmt.Errorf("looking at the groups leads to %+v", eff)
 	}
-	return err
+	return nil
 }
 
 func (w *World) agrees(v *group.View) error {
@@ -98,7 +103,9 @@ func (w *World) same(offset uint64, m message, s group.MessageState) error {
 		switch {
 		case (h != nil) != (s.State == group.StateInFlight):
 			return errDiffers
-		case s.State == group.StateSettled || s.State == group.StateDead || s.Attempts != m.told.attempts:
+		case s.State == group.StateSettled || s.State == group.StateDead:
+			return errDiffers
+		case h == nil && s.Attempts != m.told.attempts || h != nil && s.Attempts != h.attempt-1:
 			return errDiffers
 		case h != nil && s.Deadline != h.deadline:
 			return fmt.Errorf("its claim ends at %d: %w", h.deadline, errDiffers)
@@ -130,7 +137,7 @@ func (w *World) addsUp(info group.Info, open uint64) error {
 		}
 		of[m.told.fate]++
 	}
-	if w.ledger.redrivenBelow {
+	if w.ledger.late {
 		return nil
 	}
 	if t.Acked != of[acked] || t.Expired != of[expired] || t.Cancelled != of[cancelled] || t.Lost != of[lost] || t.Discarded != of[discarded] ||
@@ -187,8 +194,8 @@ func (w *World) goOn() (done bool, err error) {
 		return true, nil
 	}
 	at, _ := w.due()
-	if w.wake != 0 {
-		at = min(at, max(w.wake, w.now))
+	if wake := w.core.Next(); wake != 0 {
+		at = min(at, max(wake, w.now))
 	}
 	if at == math.MaxInt64 {
 		return false, fmt.Errorf("nothing will happen any more, and messages are left: %+v", w.ledger)

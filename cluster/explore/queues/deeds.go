@@ -81,7 +81,7 @@ func (w *World) forget() {
 
 func (w *World) join(i int) error {
 	c := w.consumers[i]
-	c.is = &group.Consumer{Name: c.name, Concurrency: 1, Credit: &c.credit}
+	c.is = &group.Consumer{Name: c.name, Concurrency: 1, Credit: c.credit}
 	return w.step(&shard.JoinGroup{Group: groupName, Consumer: c.is, To: w.ask(asked{what: doJoin})}, permits{})
 }
 
@@ -94,7 +94,7 @@ func (w *World) leave(i int) error {
 		}
 	}
 	c.is = nil
-	return w.step(&shard.LeaveGroup{Group: groupID, Consumer: is, Orderly: true, To: w.ask(asked{what: doLeave})}, permits{})
+	return w.step(&shard.LeaveGroup{Consumer: is, Orderly: true, To: w.ask(asked{what: doLeave})}, permits{})
 }
 
 // die loses a consumer's connection. Counted are the attempts that it may have been at: those that it said it had begun, and
@@ -118,12 +118,12 @@ func (w *World) die(i int, how uint8) error {
 		}
 		if h.handOut <= delivered && (h.handOut <= begun || working < is.Concurrency) {
 			working++
-			may.ends = append(may.ends, ending{offset: h.offset})
+			may.ends = append(may.ends, ending{offset: h.offset, attempt: h.attempt})
 		}
 		w.ended(h)
 	}
 	c.is = nil
-	return w.step(&shard.LeaveGroup{Group: groupID, Consumer: is, Delivered: delivered, Begun: begun, To: w.ask(asked{what: doDie})}, may)
+	return w.step(&shard.LeaveGroup{Consumer: is, Delivered: delivered, Begun: begun, To: w.ask(asked{what: doDie})}, may)
 }
 
 // ended ends a claim. Whether that is committed is known by how long the log is then.
@@ -187,12 +187,16 @@ func (w *World) wait() error {
 
 // until lets time pass, and the core has its say whenever it wanted to: that it wants to in time is for it to see to.
 func (w *World) until(at int64) error {
-	for n := 0; w.wake != 0 && w.wake <= at; n++ {
-		if n > 1000 {
-			return fmt.Errorf("the core wants to be stepped again and again, at %d", w.wake)
+	for n := 0; ; n++ {
+		wake := w.core.Next()
+		if wake == 0 || wake > at {
+			break
 		}
-		w.now = max(w.now, w.wake)
-		if err := w.step(shard.Time{}, permits{ends: w.timedOut()}); err != nil {
+		if n > 100 {
+			return fmt.Errorf("the core wants to be stepped again and again, at %d", wake)
+		}
+		w.now = max(w.now, wake)
+		if err := w.once(shard.Time{}, permits{ends: w.timedOut()}); err != nil {
 			return err
 		}
 	}
@@ -204,7 +208,7 @@ func (w *World) until(at int64) error {
 func (w *World) timedOut() (ends []ending) {
 	for i := range w.hands {
 		if h := &w.hands[i]; h.live && h.deadline <= w.now {
-			ends = append(ends, ending{offset: h.offset, due: w.now})
+			ends = append(ends, ending{offset: h.offset, attempt: h.attempt, due: w.now})
 			w.ended(h)
 		}
 	}
@@ -213,7 +217,17 @@ func (w *World) timedOut() (ends []ending) {
 
 // trim gives up the first message of the log.
 func (w *World) trim() error {
-	return w.step(&shard.Trim{Offset: w.ledger.start + 1, To: w.ask(asked{what: doTrim})}, permits{})
+	offset := w.ledger.start + 1
+	sequence := uint64(len(w.file))
+	if offset < uint64(len(w.ledger.messages)) {
+		sequence = w.ledger.messages[offset].sequence
+	}
+	for i := range w.hands {
+		if h := &w.hands[i]; h.live && h.offset < offset {
+			w.ended(h)
+		}
+	}
+	return w.step(&shard.Trim{Offset: offset, Sequence: sequence, To: w.ask(asked{what: doTrim})}, permits{below: offset})
 }
 
 func (w *World) handAction(a Action) error {
@@ -252,7 +266,7 @@ func (w *World) handAction(a Action) error {
 		if asks.fails = !live; live {
 			w.left[map[Kind]Fault{doNack: Nack, doReject: Reject}[a.Kind]]--
 			due := w.now + w.backoff(h.attempt)
-			may.ends = []ending{{offset: h.offset, reject: a.Kind == doReject, due: due}}
+			may.ends = []ending{{offset: h.offset, attempt: h.attempt, reject: a.Kind == doReject, due: due}}
 		}
 	default: // release
 		t.Op = group.Release

@@ -54,8 +54,9 @@ type ledger struct {
 	paused   bool
 	start    uint64 // of the log: offset
 	commands uint64 // carried out
-	// redrivenBelow: a dead letter that the group's beginning left behind is tried again, and counts twice.
-	redrivenBelow bool
+	cursor   uint64 // where the group began
+	// late says that something became of a dead letter from before that: it is counted, and is none of what came since.
+	late bool
 }
 
 // take adds a batch.
@@ -128,9 +129,11 @@ func (l *ledger) entry(e batch.Entry) {
 			}
 		}
 	case batch.Attempt:
+		l.messages[e.Offset].expires = e.Expires // one that is redriven does not expire again
 		l.messages[e.Offset].told = told{fate: outstanding, attempts: e.Attempts, due: e.Due, retry: e.Retry}
 	case batch.Dead:
 		m := &l.messages[e.Offset]
+		l.late = l.late || e.Removed != batch.DeadKept && e.Offset < l.cursor
 		switch e.Removed {
 		case batch.DeadKept:
 			m.told = told{fate: dead, attempts: e.Attempts}
@@ -152,6 +155,7 @@ func (l *ledger) describe(e batch.Group) {
 	if !again {
 		return
 	}
+	l.cursor, l.late = e.Cursor, false
 	for o := range l.messages {
 		t := &l.messages[o].told
 		switch {

@@ -14,20 +14,27 @@ import (
 
 // permits is what a step may append, and has to.
 type permits struct {
-	records  bool
-	acks     []uint64 // offsets that are acknowledged
-	ends     []ending // attempts that end
-	command  Kind     // that is carried out; 0: none
-	offset   uint64   // that it names
-	restless bool     // claims may go without a word
+	records bool
+	acks    []uint64 // offsets that are acknowledged
+	ends    []ending // attempts that end
+	command Kind     // that is carried out; 0: none
+	offset  uint64   // that it names
+	below   uint64   // what is lost
+	cut     bool     // what is pending is lost, and whoever waits for it is told so
+}
+
+// some says whether something is to be appended.
+func (p *permits) some() bool {
+	return p.records || len(p.acks)+len(p.ends) > 0 || p.command != 0 || p.below > 0
 }
 
 // ending is an attempt that ends.
 type ending struct {
-	offset uint64
-	reject bool
-	due    int64 // at the earliest
-	done   bool
+	offset  uint64
+	attempt uint32
+	reject  bool
+	due     int64 // at the earliest
+	done    bool
 }
 
 // permitted holds what is appended to what the step may do, and to what the log says already.
@@ -120,7 +127,7 @@ func (w *World) settled(may *permits, l *ledger, how batch.How, offset uint64) e
 			return fmt.Errorf("nobody canceled message %d", offset)
 		}
 	case batch.SettledLost:
-		if offset >= l.start {
+		if offset >= max(l.start, may.below) {
 			return fmt.Errorf("message %d is lost, and the log begins at %d", offset, l.start)
 		}
 	case batch.SettledState:
@@ -143,12 +150,12 @@ func (w *World) attempt(may *permits, l *ledger, e batch.Attempt) error {
 	if m.told.fate != outstanding {
 		return fmt.Errorf("message %d is %s already (S9)", e.Offset, m.told.fate)
 	}
-	if e.Attempts != m.told.attempts+1 {
-		return fmt.Errorf("%d attempts have ended before", m.told.attempts)
-	}
 	x, err := w.ends(may, e.Offset)
 	if err != nil {
 		return err
+	}
+	if e.Attempts != x.attempt {
+		return fmt.Errorf("it was attempt %d", x.attempt)
 	}
 	if limit := w.setup.Settings.MaxAttempts; x.reject || limit > 0 && e.Attempts >= limit {
 		return fmt.Errorf("message %d is to be a dead letter", e.Offset)
@@ -181,7 +188,7 @@ func (w *World) dead(may *permits, l *ledger, e batch.Dead) error {
 			return fmt.Errorf("message %d is no dead letter: it is %s", e.Offset, m.told.fate)
 		}
 		want := map[Kind]batch.DeadRemoved{doRedrive: batch.DeadRedriven, doDiscard: batch.DeadDiscarded, doReset: batch.DeadDiscarded}
-		if e.Removed == batch.DeadLost && e.Offset < l.start {
+		if e.Removed == batch.DeadLost && e.Offset < max(l.start, may.below) {
 			return nil
 		}
 		if want[may.command] != e.Removed {
@@ -202,8 +209,8 @@ func (w *World) dead(may *permits, l *ledger, e batch.Dead) error {
 	if err != nil {
 		return err
 	}
-	if e.Attempts != m.told.attempts+1 {
-		return fmt.Errorf("%d attempts have ended before", m.told.attempts)
+	if e.Attempts != x.attempt {
+		return fmt.Errorf("it was attempt %d", x.attempt)
 	}
 	limit := w.setup.Settings.MaxAttempts
 	if !x.reject && (limit == 0 || e.Attempts < limit) || x.reject != (e.Reason == batch.DeadRejected) {
@@ -251,8 +258,15 @@ func (w *World) take(h group.Hand) error {
 			deadline: w.now + int64(w.setup.Settings.AckWait),
 		})
 	}
-	if c := w.consumers[to]; c.credit.out > c.credit.most || c.credit.out != w.liveOf(to) {
-		return fmt.Errorf("%s may have %d, has %d, and took credit for %d", c.name, c.credit.most, w.liveOf(to), c.credit.out)
+	return nil
+}
+
+// credits hold consumers to what they may have, and the core to giving back what it took.
+func (w *World) credits() error {
+	for i, c := range w.consumers {
+		if has := w.liveOf(i); has > c.credit.most || c.credit.out != has {
+			return fmt.Errorf("%s may have %d, has %d, and took credit for %d", c.name, c.credit.most, has, c.credit.out)
+		}
 	}
 	return nil
 }
@@ -292,7 +306,7 @@ func (w *World) mayHave(h group.Hand, it group.Handed) error {
 	if x := w.holder(it.Offset); x != nil {
 		return fmt.Errorf("%s holds it (S8)", w.consumers[x.to].name)
 	}
-	if by, held := w.keyHeld(it.Offset); held {
+	if by, held := w.keyHeld(it.Offset, false); held {
 		return fmt.Errorf("message %d of its key is not done", by)
 	}
 	return nil
@@ -306,8 +320,9 @@ func (m *message) dueAt() int64 {
 	return m.due
 }
 
-// keyHeld says whether another message of its key is out, waits for its next attempt, or has an end that is not committed.
-func (w *World) keyHeld(offset uint64) (by uint64, held bool) {
+// keyHeld says whether another message of its key is out, waits for its next attempt, or has an end that is not committed;
+// or may be held to be so.
+func (w *World) keyHeld(offset uint64, maybe bool) (by uint64, held bool) {
 	key := w.ledger.messages[offset].key
 	if key == "" || !w.setup.Settings.OrderByKey {
 		return 0, false
@@ -319,7 +334,8 @@ func (w *World) keyHeld(offset uint64) (by uint64, held bool) {
 		if w.holder(uint64(o)) != nil || m.told.fate == outstanding && m.told.retry {
 			return uint64(o), true
 		}
-		if m.told.fate != outstanding && uint64(o) < offset && w.endsUncommitted(uint64(o)) {
+		// What has expired is not handed out after a crash either: its key may be free, or not yet.
+		if w.endsUncommitted(uint64(o)) && (maybe || m.expires == 0 || m.expires > w.now) {
 			return uint64(o), true
 		}
 	}
@@ -337,7 +353,10 @@ func (w *World) endsUncommitted(offset uint64) bool {
 }
 
 // answered holds an answer to what was asked.
-func (w *World) answered(a shard.Answer) error {
+func (w *World) answered(a shard.Answer, cut bool) error {
+	if a.To == nil { // of a look
+		return nil
+	}
 	id, ok := a.To.(int)
 	i := slices.IndexFunc(w.asked, func(x asked) bool { return x.id == id })
 	if !ok || i < 0 {
@@ -346,7 +365,7 @@ func (w *World) answered(a shard.Answer) error {
 	x := w.asked[i]
 	w.asked = slices.Delete(slices.Clone(w.asked), i, i+1)
 	if a.Err != nil {
-		if x.refused || x.fails && x.what == doPair || x.behind > uint64(len(w.file)) { // the last: it is cut off, and told so
+		if cut || x.refused || x.fails && x.what == doPair {
 			return nil
 		}
 		return fmt.Errorf("%s is refused: %w", kindNames[x.what], a.Err)

@@ -13,10 +13,18 @@ import (
 	"margay.dev/wire/code"
 )
 
-// step lets the core take an event, and holds what follows to the rules. What it appends is not written yet.
+// step lets the core take an event, and holds what follows to the rules. A timer that is due then comes before all else.
 func (w *World) step(ev shard.Event, may permits) error {
+	if err := w.once(ev, may); err != nil {
+		return err
+	}
+	return w.until(w.now)
+}
+
+// once is a step of the core. What it appends is not written yet.
+func (w *World) once(ev shard.Event, may permits) error {
 	before := len(w.eff.Append)
-	w.wake = w.core.Step(w.now, ev, &w.eff)
+	w.core.Step(w.now, ev, &w.eff)
 	appended := w.eff.Append[before:]
 	w.unwritten = append(w.unwritten, appended...)
 	err := w.effects(may, appended)
@@ -26,6 +34,7 @@ func (w *World) step(ev shard.Event, may permits) error {
 
 // effects are held to the rules in the order in which they count: what is appended, who was handed what, who is answered.
 func (w *World) effects(may permits, appended []batch.Batch) error {
+	rests := may.some()
 	for _, b := range appended {
 		if err := w.permitted(&may, b); err != nil {
 			return err
@@ -37,15 +46,18 @@ func (w *World) effects(may permits, appended []batch.Batch) error {
 	if err := may.missing(); err != nil {
 		return err
 	}
-	w.behind()
+	w.behind(rests)
 	for _, h := range w.eff.Hands {
 		if err := w.take(h); err != nil {
 			return err
 		}
 	}
+	if err := w.credits(); err != nil {
+		return err
+	}
 	w.scans = append(w.scans, w.eff.Scans...)
 	for _, a := range w.eff.Answers {
-		if err := w.answered(a); err != nil {
+		if err := w.answered(a, may.cut); err != nil {
 			return err
 		}
 	}
@@ -58,12 +70,12 @@ func (w *World) effects(may permits, appended []batch.Batch) error {
 }
 
 // behind notes what this step's request rests on, and what ended with it: all that is appended by now.
-func (w *World) behind() {
+func (w *World) behind(rests bool) {
 	length := uint64(len(w.file) + len(w.unwritten))
 	for i := range w.asked {
 		if x := &w.asked[i]; x.fresh {
 			x.fresh = false
-			if !x.fails && !x.refused {
+			if rests {
 				x.behind = length
 			}
 		}
@@ -120,10 +132,15 @@ func (w *World) flush() error {
 // writeFails takes back what was not written.
 func (w *World) writeFails() error {
 	w.unwritten = nil
+	for i := range w.hands { // the ends that were cut off are none
+		if h := &w.hands[i]; h.endedAt > uint64(len(w.file)) {
+			h.endedAt = 0
+		}
+	}
 	if err := w.reread(); err != nil {
 		return err
 	}
-	return w.step(shard.WriteFailed{Err: code.New(code.StorageFull, "full")}, permits{})
+	return w.step(shard.WriteFailed{Err: code.New(code.StorageFull, "full")}, permits{cut: true})
 }
 
 // reread makes the ledger say what the log says after something was cut off.
@@ -142,7 +159,7 @@ func (w *World) crash(keeps bool) error {
 		return err
 	}
 	for _, c := range w.consumers {
-		c.is, c.credit.out = nil, 0
+		c.is, c.credit = nil, &credit{most: w.setup.Credit}
 	}
 	for i := range w.hands {
 		w.hands[i].live = false
@@ -192,7 +209,7 @@ func (w *World) scan() error {
 			x.Next = b.NextOffset()
 		}
 	}
-	return w.step(&shard.Scanned{Scanned: x}, permits{})
+	return w.step(&shard.GroupsScanned{Scanned: x}, permits{})
 }
 
 // ask notes a request, and returns its id: the lowest that is free, so that worlds differ by what is asked only.

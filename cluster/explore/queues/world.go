@@ -27,7 +27,6 @@ type World struct {
 	core  *shard.Core
 	cfg   shard.Config
 	now   int64
-	wake  int64 // when the core wants to be stepped at the latest; 0: never
 	eff   shard.Effects
 	scans []group.Scan
 
@@ -41,7 +40,6 @@ type World struct {
 	hands     []hand
 	highest   uint64 // hand-out number, in this generation
 	asked     []asked
-	asks      int
 	ledger    ledger // of all that is appended
 
 	// A core that has something pending cannot be copied, for it remembers by functions how to take that back: such a world
@@ -53,7 +51,7 @@ type World struct {
 // consumer is one lane.
 type consumer struct {
 	name   string
-	credit credit
+	credit *credit
 	is     *group.Consumer // nil: it is not there
 }
 
@@ -76,31 +74,31 @@ type hand struct {
 	offset     uint64
 	attempt    uint32
 	to         uint8
-	live       bool  // nobody else may have it
-	deadline   int64 // of the claim
+	live       bool   // nobody else may have it
+	deadline   int64  // of the claim
 	endedAt    uint64 // how long the log was then: its end is committed when that is flushed
 }
 
 // asked is a request that is not answered.
 type asked struct {
-	id     int
-	what   Kind
-	fails  bool   // its token has to be refused
-	refused bool  // all of it has to be
-	fresh  bool
-	behind uint64 // sequence of the batch that it rests on, exclusive: all below must be flushed when it is answered
+	id      int
+	what    Kind
+	fails   bool // its token has to be refused
+	refused bool // all of it has to be
+	fresh   bool
+	behind  uint64 // sequence of the batch that it rests on, exclusive: all below must be flushed when it is answered
 }
 
 // New begins.
 func New(s *Setup) *World {
 	w := &World{setup: s, plain: kinds(), now: began, left: s.Faults}
 	w.cfg = shard.Config{
-		Node: "n1", Generation: 1, SegmentAge: time.Microsecond, // each Tick rolls a segment that has records
+		Node: "n1", Generation: 1, KeepUnsettled: s.Unsettled,
+		SegmentAge: time.Microsecond, // each Tick rolls a segment that has records
 	}
-	w.configure()
 	w.core = shard.New(w.cfg)
 	for i := range s.Consumers {
-		w.consumers = append(w.consumers, &consumer{name: string(rune('A' + i)), credit: credit{most: s.Credit}})
+		w.consumers = append(w.consumers, &consumer{name: string(rune('A' + i)), credit: &credit{most: s.Credit}})
 	}
 	w.prelude()
 	return w
@@ -113,11 +111,11 @@ func kinds() *deep.Kinds {
 	k.Share(reflect.TypeFor[*Setup]())
 	k.Share(reflect.TypeFor[*deep.Kinds]())
 	k.Share(reflect.TypeFor[*World]())
-	k.Ignore(reflect.TypeFor[World](), "setup", "plain", "base", "since", "cfg", "wake", "asks", "ledger")
+	k.Ignore(reflect.TypeFor[World](), "setup", "plain", "base", "since", "cfg", "eff", "ledger")
 	return k
 }
 
-// settled says whether the core has nothing pending.
+// quiet says whether the core has nothing pending.
 func (w *World) quiet() bool { return len(w.unwritten) == 0 && w.flushed == len(w.file) }
 
 // Clone returns a copy. The engine never changes a World that it has cloned.
