@@ -32,7 +32,7 @@ func (w *World) idle() error {
 			if m.sequence >= uint64(w.flushed) || m.told.fate != outstanding || m.dueAt() > w.now || m.expires != 0 && m.expires <= w.now {
 				continue
 			}
-			if _, held := w.keyHeld(uint64(o), true); held || w.holder(uint64(o)) != nil || m.key != "" && w.endsUncommitted(uint64(o)) {
+			if _, held := w.keyHeld(uint64(o), true); held || w.holder(uint64(o)) != nil || m.key != "" && m.told.at >= uint64(w.flushed) {
 				continue
 			}
 			return fmt.Errorf("message %d could be handed to %s, and is not", o, w.consumers[i].name)

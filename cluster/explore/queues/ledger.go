@@ -31,8 +31,9 @@ func (f fate) String() string { return fateNames[f] }
 type told struct {
 	fate     fate
 	attempts uint32
-	due      int64 // of its next attempt; 0: as it was published
-	retry    bool  // it has been tried, and has its key until it ends
+	due      int64  // of its next attempt; 0: as it was published
+	retry    bool   // it has been tried, and has its key until it ends
+	at       uint64 // sequence of the batch that says so
 }
 
 // message is one that is in the log.
@@ -70,7 +71,7 @@ func (l *ledger) take(b batch.Batch) error {
 			return err
 		}
 		for _, e := range entries {
-			l.entry(e)
+			l.entry(b.Sequence(), e)
 		}
 		return nil
 	case !b.HasOffsets():
@@ -84,7 +85,8 @@ func (l *ledger) take(b batch.Batch) error {
 		return err
 	}
 	for _, t := range x.Tokens {
-		l.messages[t.Offset].told.fate = acked
+		m := &l.messages[t.Offset].told
+		m.fate, m.at = acked, b.Sequence()
 	}
 	return nil
 }
@@ -111,7 +113,7 @@ func (l *ledger) records(b batch.Batch) error {
 	}
 }
 
-func (l *ledger) entry(e batch.Entry) {
+func (l *ledger) entry(sequence uint64, e batch.Entry) {
 	switch e := e.(type) {
 	case batch.LogStart:
 		l.start = e.Offset
@@ -123,20 +125,20 @@ func (l *ledger) entry(e batch.Entry) {
 		}[e.How]
 		for _, r := range e.Ranges {
 			for o := r.From; o < r.To; o++ {
-				if l.messages[o].told.fate == outstanding {
-					l.messages[o].told.fate = how
+				if t := &l.messages[o].told; t.fate == outstanding {
+					t.fate, t.at = how, sequence
 				}
 			}
 		}
 	case batch.Attempt:
 		l.messages[e.Offset].expires = e.Expires // one that is redriven does not expire again
-		l.messages[e.Offset].told = told{fate: outstanding, attempts: e.Attempts, due: e.Due, retry: e.Retry}
+		l.messages[e.Offset].told = told{attempts: e.Attempts, due: e.Due, retry: e.Retry, at: sequence}
 	case batch.Dead:
 		m := &l.messages[e.Offset]
 		l.late = l.late || e.Removed != batch.DeadKept && e.Offset < l.cursor
 		switch e.Removed {
 		case batch.DeadKept:
-			m.told = told{fate: dead, attempts: e.Attempts}
+			m.told = told{fate: dead, attempts: e.Attempts, at: sequence}
 		case batch.DeadDiscarded:
 			m.told.fate = discarded
 		case batch.DeadLost:

@@ -70,7 +70,7 @@ func (w *World) permitted(may *permits, b batch.Batch) error {
 		if err := w.entry(may, &l, e); err != nil {
 			return fmt.Errorf("%+v: %w", e, err)
 		}
-		l.entry(e)
+		l.entry(b.Sequence(), e)
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func (w *World) settled(may *permits, l *ledger, how batch.How, offset uint64) e
 
 func (w *World) attempt(may *permits, l *ledger, e batch.Attempt) error {
 	m := l.messages[e.Offset]
-	if e.AppendTime != m.appendTime {
+	if e.AppendTime > m.appendTime { // one that stood in a range of messages may have that of the first
 		return fmt.Errorf("the append time of message %d is %d", e.Offset, m.appendTime)
 	}
 	if (may.command == doRedrive || may.command == doReschedule) && e.Attempts <= m.told.attempts {
@@ -335,7 +335,7 @@ func (w *World) keyHeld(offset uint64, maybe bool) (by uint64, held bool) {
 			return uint64(o), true
 		}
 		// What has expired is not handed out after a crash either: its key may be free, or not yet.
-		if w.endsUncommitted(uint64(o)) && (maybe || m.expires == 0 || m.expires > w.now) {
+		if w.endsUncommitted(uint64(o)) && (m.expires == 0 || m.expires > w.now) || maybe && m.told.at >= uint64(w.flushed) {
 			return uint64(o), true
 		}
 	}

@@ -140,6 +140,11 @@ func (w *World) writeFails() error {
 	if err := w.reread(); err != nil {
 		return err
 	}
+	for i := range w.hands { // and what was handed out by what never happened is nobody's
+		if h := &w.hands[i]; h.live && (h.resets != w.ledger.resets || w.ledger.messages[h.offset].told.fate != outstanding) {
+			h.live = false
+		}
+	}
 	return w.step(shard.WriteFailed{Err: code.New(code.StorageFull, "full")}, permits{cut: true})
 }
 
