@@ -31,7 +31,7 @@ type GroupInfo struct {
 	// Oldest is when the oldest that is ready was stored; zero when none is.
 	Oldest    time.Time
 	Totals    GroupTotals
-	Consumers []GroupConsumer
+	Consumers []GroupConsumer // told by Group.Info only
 	Shards    []GroupShard
 }
 
@@ -49,7 +49,7 @@ type GroupTotals struct {
 // GroupConsumer is a consumer of a group.
 type GroupConsumer struct {
 	Name string
-	// InFlight messages it has, Credit for how many more it has room. One of several shards counts in each.
+	// InFlight messages it has; Credit is above 0 when it has room for more.
 	InFlight, Credit int
 }
 
