@@ -14,6 +14,7 @@ type claim struct {
 	handOut  uint64
 	deadline int64
 	at       int64 // since when it was ready
+	appended int64 // append time of the record
 	expires  int64
 	key      uint64
 	attempts uint32 // that have ended
@@ -22,7 +23,9 @@ type claim struct {
 }
 
 func (c *claim) item(offset uint64) item {
-	return item{offset: offset, to: offset + 1, key: c.key, at: c.at, expires: c.expires, level: c.level, parked: c.parked}
+	return item{
+		offset: offset, to: offset + 1, key: c.key, at: c.at, appended: c.appended, expires: c.expires, level: c.level, parked: c.parked,
+	}
 }
 
 // deadlines knows when claims end. Those that were never extended end in the order in which they were handed out.
@@ -149,8 +152,8 @@ func (w *work) tidy() {
 func (g *Group) claim(to *Consumer, it *item, now int64) Handed {
 	g.handOut++
 	c := claim{
-		to: to, handOut: g.handOut, deadline: now + int64(g.settings.AckWait), at: it.at, expires: it.expires, key: it.key,
-		level: it.level, parked: it.parked,
+		to: to, handOut: g.handOut, deadline: now + int64(g.settings.AckWait), at: it.at, appended: it.appended, expires: it.expires,
+		key: it.key, level: it.level, parked: it.parked,
 	}
 	if it.parked {
 		c.attempts = g.parked[it.offset].Attempts
@@ -198,7 +201,10 @@ func (s *Groups) keepEnded(g *Group) {
 	s.undo.note(g, func() {
 		for _, e := range list {
 			c := e.claim
-			if g.work == nil || c.to.group != g || c.to.Credit.Take(1) == 0 {
+			if g.work == nil || c.to.group != g {
+				continue
+			}
+			if s.claimed(g, e.offset) || c.to.Credit.Take(1) == 0 { // it was handed out again: there is one holder (S8)
 				continue
 			}
 			c.to.out++
@@ -235,14 +241,14 @@ func (s *Groups) fail(g *Group, offset uint64, c claim, due int64, reason batch.
 	if reason == batch.DeadRejected || limit > 0 && attempts >= limit {
 		s.freeLater(g, c.key)
 		s.add(batch.Dead{
-			Group: g.id, Offset: offset, Attempts: attempts, Reason: reason, At: s.asOf, AppendTime: c.at, Key: c.key, Priority: c.level,
-			Error: why,
+			Group: g.id, Offset: offset, Attempts: attempts, Reason: reason, At: s.asOf, AppendTime: c.appended, Key: c.key,
+			Priority: c.level, Error: why,
 		})
 		return
 	}
 	a := batch.Attempt{
-		Group: g.id, Offset: offset, Attempts: attempts, Due: due, Expires: c.expires, AppendTime: c.at, Key: c.key, Priority: c.level,
-		Retry: true, Count: 1, Error: why,
+		Group: g.id, Offset: offset, Attempts: attempts, Due: due, Expires: c.expires, AppendTime: c.appended, Key: c.key,
+		Priority: c.level, Retry: true, Count: 1, Error: why,
 	}
 	s.add(a)
 	s.takeParked(g, a)

@@ -215,13 +215,19 @@ func (s *Groups) delete(g *Group) {
 	if g.work == nil {
 		return
 	}
-	s.fx.Gone = append(s.fx.Gone, g.work.consumers...)
-	for _, c := range g.work.consumers {
+	s.fx.Gone = append(s.fx.Gone, s.dissolve(g)...)
+	s.rest(g)
+}
+
+// dissolve ends what the consumers of a group have out, and returns them: they are not its consumers any more.
+func (s *Groups) dissolve(g *Group) []*Consumer {
+	s.endAll(g)
+	gone := g.work.consumers
+	for _, c := range gone {
 		c.group = nil
 	}
-	g.work.consumers = nil
-	g.work.lookedAt = 0
-	s.rest(g)
+	g.work.consumers, g.work.lookedAt = nil, 0
+	return gone
 }
 
 // endAll ends every claim of a group.
@@ -243,7 +249,7 @@ func (s *Groups) seek(g *Group, cursor uint64) {
 	e.Totals = batch.GroupTotals{Base: s.base(cursor)}
 	s.add(e)
 	s.skip(g.id, cursor)
-	g.freed = nil // of what is forgotten
+	s.forgetFreed(g)
 	s.again(g)
 	s.sweep.see(s.asOf)
 }
@@ -384,43 +390,45 @@ const CursorEnd = math.MaxUint64
 
 // cursorAt is where a group can begin: not before the log, but for what was carried from there.
 func (s *Groups) cursorAt(cursor uint64) (uint64, *code.Error) {
+	first := s.first()
 	switch {
 	case cursor == CursorEnd:
 		return s.end, nil
 	case cursor > s.end:
-		return 0, code.New(code.OutOfRange, "a group cannot begin at offset %d: the log holds %d up to %d", cursor, s.start, s.end).
-			With(code.DetailEarliest, s.start).With(code.DetailLatest, s.end)
-	case cursor >= s.start || s.carried == nil:
-		return max(cursor, s.start), nil
+		return 0, code.New(code.OutOfRange, "a group cannot begin at offset %d: the log holds %d up to %d", cursor, first, s.end).
+			With(code.DetailEarliest, first).With(code.DetailLatest, s.end)
+	case cursor >= first || s.carried == nil:
+		return max(cursor, first), nil
 	case !s.carried.Ready():
 		return 0, code.New(code.Opening, "the shard reads its log to learn what was carried").Retry(20 * time.Millisecond)
 	}
-	first := s.start
-	s.carried.Below(s.start, func(m Message) bool {
+	at := first
+	s.carried.Below(first, func(m Message) bool {
 		if m.Offset >= cursor {
-			first = m.Offset
+			at = m.Offset
 		}
 		return m.Offset < cursor
 	})
-	return first, nil
+	return at, nil
 }
 
 // skip passes over what lies between a cursor and the beginning of the log and was not carried: it is gone.
 func (s *Groups) skip(group, cursor uint64) {
-	if s.carried == nil || cursor >= s.start {
+	first := s.first()
+	if s.carried == nil || cursor >= first {
 		return
 	}
 	var gone []batch.OffsetRange
 	at := cursor
-	s.carried.Below(s.start, func(m Message) bool {
+	s.carried.Below(first, func(m Message) bool {
 		if m.Offset > at {
 			gone = append(gone, batch.OffsetRange{From: at, To: m.Offset})
 		}
 		at = max(at, m.Offset+1)
 		return true
 	})
-	if at < s.start {
-		gone = append(gone, batch.OffsetRange{From: at, To: s.start})
+	if at < first {
+		gone = append(gone, batch.OffsetRange{From: at, To: first})
 	}
 	if len(gone) > 0 {
 		s.add(batch.Settled{Group: group, How: batch.SettledState, Ranges: gone})
@@ -430,11 +438,12 @@ func (s *Groups) skip(group, cursor uint64) {
 // base is where the counting of a group begins that begins at a cursor: so many offsets lie below the end as there are
 // messages for it.
 func (s *Groups) base(cursor uint64) uint64 {
-	if s.carried == nil || cursor >= s.start {
+	first := s.first()
+	if s.carried == nil || cursor >= first {
 		return cursor
 	}
-	base := s.start
-	s.carried.Below(s.start, func(m Message) bool {
+	base := first
+	s.carried.Below(first, func(m Message) bool {
 		if m.Offset >= cursor {
 			base--
 		}

@@ -18,6 +18,8 @@ type Groups struct {
 	undo       undoLog
 
 	start uint64 // of the log, committed
+	gone  uint64 // exclusive: what the log is giving up; committed once start is there
+	mark  uint64 // sequence, exclusive: what is committed
 	end   uint64 // exclusive: what is committed
 	asOf  int64  // the shard's time when it was last stepped
 

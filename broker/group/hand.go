@@ -245,19 +245,21 @@ func (s *Groups) settleExpired() {
 	list := s.expired
 	s.expired = nil
 	gone := map[*Group][]batch.OffsetRange{}
+	touched := map[*Group]bool{}
 	var order []*Group
 	for _, x := range list {
 		g, it := x.group, &x.item
 		if s.byID[g.id] != g || !g.outstanding(it.offset) || g.work != nil && s.claimed(g, it.offset) {
 			continue
 		}
+		touched[g] = true
 		if g.holds(it) {
 			s.freeLater(g, it.key)
 		}
 		if g.settings.DeadExpired {
 			s.add(batch.Dead{
-				Group: g.id, Offset: it.offset, Attempts: g.parked[it.offset].Attempts, Reason: batch.DeadExpired, At: s.asOf, AppendTime: it.at,
-				Key: it.key, Priority: it.level, Error: g.parked[it.offset].Error,
+				Group: g.id, Offset: it.offset, Attempts: g.parked[it.offset].Attempts, Reason: batch.DeadExpired, At: s.asOf,
+				AppendTime: it.appended, Key: it.key, Priority: it.level, Error: g.parked[it.offset].Error,
 			})
 			continue
 		}
@@ -269,9 +271,15 @@ func (s *Groups) settleExpired() {
 	for _, g := range order {
 		s.add(batch.Settled{Group: g.id, How: batch.SettledExpired, Ranges: joined(gone[g])})
 	}
+	for g := range touched {
+		g.dropLater()
+	}
 }
 
 func (s *Groups) claimed(g *Group, offset uint64) bool {
+	if g.work == nil {
+		return false
+	}
 	_, ok := g.work.claims[offset]
 	return ok
 }

@@ -71,7 +71,7 @@ func (s *Groups) takeRange(g *Group, from, to uint64, at int64) {
 	w := g.work
 	for gap := range g.passed.gaps(from, to) {
 		if len(w.claims) == 0 {
-			g.put(item{offset: gap.from, to: gap.to, at: at})
+			g.put(item{offset: gap.from, to: gap.to, at: at, appended: at})
 			continue
 		}
 		for o := gap.from; o < gap.to; {
@@ -83,7 +83,7 @@ func (s *Groups) takeRange(g *Group, from, to uint64, at int64) {
 			for end < gap.to && !s.claimed(g, end) {
 				end++
 			}
-			g.put(item{offset: o, to: end, at: at})
+			g.put(item{offset: o, to: end, at: at, appended: at})
 			o = end
 		}
 	}

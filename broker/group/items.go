@@ -4,18 +4,21 @@ package group
 
 // item is a message that may be handed out once its time has come, or a range of such messages that differ in nothing.
 type item struct {
-	offset  uint64
-	to      uint64 // exclusive
-	key     uint64
-	at      int64 // since when it is ready; when it will be, of a delayed one (us)
-	expires int64
-	level   uint8
-	parked  bool // its state is an entry of the group
-	turn    bool // not a message: the turn of the messages of a key
+	offset   uint64
+	to       uint64 // exclusive
+	key      uint64
+	at       int64 // since when it is ready; when it will be, of a delayed one (us)
+	appended int64 // append time of the record
+	expires  int64
+	level    uint8
+	parked   bool // its state is an entry of the group
+	turn     bool // not a message: the turn of the messages of a key
 }
 
 func itemOf(m Message, keyed bool) item {
-	it := item{offset: m.Offset, to: m.Offset + 1, at: max(m.AppendTime, m.Due), expires: m.Expires, level: m.Priority}
+	it := item{
+		offset: m.Offset, to: m.Offset + 1, at: max(m.AppendTime, m.Due), appended: m.AppendTime, expires: m.Expires, level: m.Priority,
+	}
 	if keyed {
 		it.key = m.Key
 	}
@@ -78,12 +81,13 @@ type delayed struct{ items []late }
 
 // late is an item that is not due, without what such a one has not.
 type late struct {
-	due     int64
-	offset  uint64
-	expires int64
-	key     uint64
-	level   uint8
-	parked  bool
+	due      int64
+	appended int64
+	offset   uint64
+	expires  int64
+	key      uint64
+	level    uint8
+	parked   bool
 }
 
 func (h *delayed) len() int { return len(h.items) }
@@ -94,7 +98,9 @@ func (h *delayed) less(i, j int) bool {
 }
 
 func (h *delayed) push(it item) {
-	h.items = append(h.items, late{due: it.at, offset: it.offset, expires: it.expires, key: it.key, level: it.level, parked: it.parked})
+	h.items = append(h.items, late{
+		due: it.at, appended: it.appended, offset: it.offset, expires: it.expires, key: it.key, level: it.level, parked: it.parked,
+	})
 	for i := len(h.items) - 1; i > 0; {
 		up := (i - 1) / 2
 		if !h.less(i, up) {
@@ -122,7 +128,10 @@ func (h *delayed) pop() item {
 	if n == 0 {
 		h.items = nil
 	}
-	return item{offset: top.offset, to: top.offset + 1, key: top.key, at: top.due, expires: top.expires, level: top.level, parked: top.parked}
+	return item{
+		offset: top.offset, to: top.offset + 1, key: top.key, at: top.due, appended: top.appended, expires: top.expires, level: top.level,
+		parked: top.parked,
+	}
 }
 
 func (h *delayed) down(i int) {

@@ -53,6 +53,9 @@ func (s *Groups) settle(x *Settlement) ([]Failed, *code.Error) {
 	if len(acked) > 0 {
 		s.keepEnded(g)
 		s.add(batch.Settled{Group: g.id, How: batch.SettledAcked, Ranges: joined(acked)})
+		if x.Generation != s.generation {
+			g.dropLater()
+		}
 	}
 	return failed, nil
 }

@@ -122,6 +122,7 @@ func (s *Groups) next() int64 {
 // Commit says up to where batches are committed.
 func (s *Groups) Commit(mark uint64) {
 	s.undo.commit(mark)
+	s.mark = mark
 	if !s.freeing {
 		return
 	}
@@ -148,9 +149,16 @@ func (s *Groups) Commit(mark uint64) {
 // Cut takes back what the batches from sequence at on said.
 func (s *Groups) Cut(at uint64) {
 	s.expired = nil
+	resets := map[*Group]uint32{}
+	for _, g := range s.taking {
+		resets[g] = g.resets
+	}
 	touched := s.undo.cut(at)
 	s.disband()
 	for _, g := range s.inOrder() {
+		if was, ok := resets[g]; ok && was != g.resets {
+			s.endAll(g) // it was handed out by a group that never began again, and could not be settled
+		}
 		for n := len(g.freed); n > 0 && g.freed[n-1].sequence >= at; n-- {
 			g.freed = g.freed[:n-1]
 		}
@@ -168,10 +176,7 @@ func (s *Groups) disband() {
 		if s.byID[g.id] == g {
 			return false
 		}
-		s.endAll(g)
-		for _, c := range g.work.consumers {
-			c.group = nil
-		}
+		s.dissolve(g)
 		g.work = nil
 		return true
 	})
@@ -181,6 +186,10 @@ func (s *Groups) disband() {
 func (s *Groups) Bounds(start, end uint64) {
 	s.start, s.end = start, max(s.end, end)
 }
+
+// first is where a group can begin: where the log does, or will once that is committed. What lies before is lost to the
+// groups that there are, and one that begins anew would wait for it for ever.
+func (s *Groups) first() uint64 { return max(s.start, s.gone) }
 
 // Open begins the leading of the shard, at its time.
 func (s *Groups) Open(at int64) {
@@ -194,6 +203,9 @@ func (s *Groups) Open(at int64) {
 // Lose gives up what the log gives up: all below an offset but what is kept elsewhere, within a step. Nobody is handed any
 // of it any more, and it is counted.
 func (s *Groups) Lose(below uint64, kept func(offset uint64) bool) {
+	was := s.gone
+	s.gone = max(s.gone, below)
+	s.undo.note(nil, func() { s.gone = was })
 	var carried []uint64
 	if s.carried != nil {
 		s.carried.Below(below, func(m Message) bool {
@@ -211,7 +223,7 @@ func (s *Groups) Lose(below uint64, kept func(offset uint64) bool) {
 		for _, o := range sortedKeys(g.parked) {
 			if o < below && !kept(o) {
 				lost = append(lost, batch.OffsetRange{From: o, To: o + 1})
-				if a := g.parked[o]; a.Retry && (g.work == nil || !s.claimed(g, o)) {
+				if a := g.parked[o]; a.Retry && !s.claimed(g, o) {
 					s.freeLater(g, a.Key)
 				}
 			}
@@ -226,14 +238,17 @@ func (s *Groups) Lose(below uint64, kept func(offset uint64) bool) {
 		}
 		lost = joined(lost)
 		s.add(batch.Settled{Group: g.id, How: batch.SettledLost, Ranges: lost})
-		if g.work != nil {
-			for _, o := range sortedKeys(g.work.claims) {
-				if c := g.work.claims[o]; !g.outstanding(o) {
-					s.freeLater(g, c.key)
-					s.endClaim(g, o, c)
-				}
+		if g.work == nil {
+			continue
+		}
+		for _, o := range sortedKeys(g.work.claims) {
+			if !g.outstanding(o) {
+				c := g.work.claims[o]
+				s.freeLater(g, c.key)
+				s.endClaim(g, o, c)
 			}
 		}
+		g.dropLater()
 	}
 }
 

@@ -43,8 +43,7 @@ func (s *Groups) sweepDue() {
 	s.sweepCarried()
 	for _, g := range s.inOrder() {
 		for _, o := range sortedKeys(g.parked) {
-			a := g.parked[o]
-			s.sweepOne(g, item{offset: o, to: o + 1, key: g.keyOf(a.Key), at: a.Due, expires: a.Expires, level: a.Priority, parked: true})
+			s.sweepOne(g, g.itemOfParked(g.parked[o]))
 		}
 	}
 	from := s.end
@@ -56,13 +55,6 @@ func (s *Groups) sweepDue() {
 		return
 	}
 	s.sweepFrom(from)
-}
-
-func (g *Group) keyOf(key uint64) uint64 {
-	if g.keyed() {
-		return key
-	}
-	return 0
 }
 
 // sweepCarried looks at what lies below the beginning of the log.

@@ -136,6 +136,20 @@ func (s *Groups) freeLater(g *Group, key uint64) {
 	}
 }
 
+// forgetFreed lets every key of a group that begins anew be free at once: what held them is nobody's. If that is cut off, those
+// are held again whose ends are still not committed.
+func (s *Groups) forgetFreed(g *Group) {
+	if len(g.freed) == 0 {
+		return
+	}
+	was := g.freed
+	g.freed = nil
+	s.undo.note(g, func() {
+		g.freed = slices.DeleteFunc(was, func(f freed) bool { return f.sequence < s.mark })
+		s.freeing = true
+	})
+}
+
 // again begins anew with what is outstanding: the claims stay, all else is taken in once more.
 func (s *Groups) again(g *Group) {
 	w := g.work
@@ -149,6 +163,8 @@ func (s *Groups) again(g *Group) {
 			s.endClaim(g, o, c)
 			continue
 		}
+		_, c.parked = g.parked[o] // the entry that parked it may be one of those that were cut off
+		w.claims[o] = c
 		g.hold(c.key)
 	}
 	for _, f := range g.freed {
@@ -185,13 +201,28 @@ func (s *Groups) load(g *Group) {
 	}
 }
 
+// dropLater lets go of what is not due and not outstanding any more: it is counted as what is there.
+func (g *Group) dropLater() {
+	if g.work == nil || g.work.later.len() == 0 {
+		return
+	}
+	g.work.later.drop(func(o uint64) bool { return !g.outstanding(o) })
+}
+
 // takeParked puts a parked message where it belongs.
 func (s *Groups) takeParked(g *Group, a batch.Attempt) {
-	it := item{offset: a.Offset, to: a.Offset + 1, at: max(a.Due, a.AppendTime), expires: a.Expires, level: a.Priority, parked: true}
+	s.place(g, g.itemOfParked(a), a.Due)
+}
+
+func (g *Group) itemOfParked(a batch.Attempt) item {
+	it := item{
+		offset: a.Offset, to: a.Offset + 1, at: max(a.Due, a.AppendTime), appended: a.AppendTime, expires: a.Expires, level: a.Priority,
+		parked: true,
+	}
 	if g.keyed() {
 		it.key = a.Key
 	}
-	s.place(g, it, a.Due)
+	return it
 }
 
 // takeIn puts a message where it belongs that is outstanding and not claimed.

@@ -235,9 +235,6 @@ func (c *Core) replayGroups(e batch.Entry, checkpoint bool) { c.groups.Replay(e,
 // giveUp has the groups give up what the log gives up with a new start, and returns what is to be said of it in the batch
 // that says so: nothing is passed without the log saying why.
 func (c *Core) giveUp(now int64, to LogStart, cause Cause, eff *Effects) []batch.Entry {
-	if c.groups.Len() == 0 {
-		return nil
-	}
 	kept := func(uint64) bool { return false }
 	if c.cfg.KeepUnsettled && cause != ByTrim {
 		kept = func(offset uint64) bool { return c.places.Place(offset) >= max(to.Sequence, 1) }

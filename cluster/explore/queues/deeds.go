@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"margay.dev/broker/group"
 	"margay.dev/broker/shard"
@@ -17,7 +18,7 @@ var errNone = errors.New("there is no such action")
 // Apply lets an action happen.
 func (w *World) Apply(a Action) error {
 	if w.base != nil {
-		w.since = append(w.since[:len(w.since):len(w.since)], a)
+		w.since = append(slices.Clip(w.since), a)
 	}
 	if err := w.apply(a); err != nil {
 		return err
@@ -127,7 +128,7 @@ func (w *World) die(i int, how uint8) error {
 }
 
 // ended ends a claim. Whether that is committed is known by how long the log is then.
-func (w *World) ended(h *hand) { h.live, h.endedAt = false, justNow }
+func (w *World) ended(h *hand) { h.live, h.returns, h.endedAt = false, false, justNow }
 
 // justNow stands for the end of the step under way.
 const justNow = math.MaxUint64
@@ -210,6 +211,7 @@ func (w *World) timedOut() (ends []ending) {
 		if h := &w.hands[i]; h.live && h.deadline <= w.now {
 			ends = append(ends, ending{offset: h.offset, attempt: h.attempt, due: w.now})
 			w.ended(h)
+			h.returns = true
 		}
 	}
 	return ends
@@ -245,7 +247,7 @@ func (w *World) handAction(a Action) error {
 		w.left[Pair]--
 		return w.pair(h)
 	case doForge:
-		return w.forge(a.How, h, x, t)
+		return w.forge(a.How, x, t)
 	default:
 	}
 	may := permits{}
@@ -276,6 +278,7 @@ func (w *World) handAction(a Action) error {
 	}
 	if !asks.fails {
 		w.ended(h)
+		h.returns = a.Kind != doRelease
 	}
 	x.Tokens = []group.Token{t}
 	return w.settle(x, asks, may)
@@ -309,7 +312,7 @@ func (w *World) settle(x group.Settlement, asks asked, may permits) error {
 }
 
 // forge uses a token that was never given.
-func (w *World) forge(how uint8, h *hand, x group.Settlement, t group.Token) error {
+func (w *World) forge(how uint8, x group.Settlement, t group.Token) error {
 	w.left[Late]--
 	t.Op = group.Ack
 	switch how {
@@ -356,6 +359,7 @@ func (w *World) pair(h *hand) error {
 	asks := asked{what: doPair, fails: !h.live}
 	if h.live {
 		w.ended(h)
+		h.returns = true
 	}
 	return w.step(&shard.Publish{Batch: b, To: w.ask(asks)}, may)
 }

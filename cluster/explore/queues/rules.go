@@ -39,7 +39,7 @@ type ending struct {
 
 // permitted holds what is appended to what the step may do, and to what the log says already.
 func (w *World) permitted(may *permits, b batch.Batch) error {
-	if want := uint64(len(w.file) + len(w.unwritten)); b.Sequence() >= want {
+	if want := uint64(len(w.file) + len(w.unwritten)); b.Sequence() < want {
 		return fmt.Errorf("batch %d is appended, and there are %d", b.Sequence(), want)
 	}
 	if b.IsCheckpoint() {
@@ -342,14 +342,12 @@ func (w *World) keyHeld(offset uint64, maybe bool) (by uint64, held bool) {
 	return 0, false
 }
 
-// endsUncommitted says whether a message was handed out in this generation and its end may still be lost.
+// endsUncommitted says whether a message that was handed out in this generation has an end that may still be lost.
 func (w *World) endsUncommitted(offset uint64) bool {
-	for _, h := range w.hands {
-		if h.offset == offset && h.generation == w.cfg.Generation && h.resets == w.ledger.resets && h.endedAt > uint64(w.flushed) {
-			return true
-		}
-	}
-	return false
+	t := w.ledger.messages[offset].told
+	return t.fate != outstanding && t.at >= uint64(w.flushed) && slices.ContainsFunc(w.hands, func(h hand) bool {
+		return h.offset == offset && h.generation == w.cfg.Generation && h.resets == w.ledger.resets
+	})
 }
 
 // answered holds an answer to what was asked.

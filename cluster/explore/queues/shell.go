@@ -26,7 +26,6 @@ func (w *World) once(ev shard.Event, may permits) error {
 	before := len(w.eff.Append)
 	w.core.Step(w.now, ev, &w.eff)
 	appended := w.eff.Append[before:]
-	w.unwritten = append(w.unwritten, appended...)
 	err := w.effects(may, appended)
 	w.eff.Reset()
 	return err
@@ -43,6 +42,7 @@ func (w *World) effects(may permits, appended []batch.Batch) error {
 			return err
 		}
 	}
+	w.unwritten = append(w.unwritten, appended...)
 	if err := may.missing(); err != nil {
 		return err
 	}
@@ -52,8 +52,10 @@ func (w *World) effects(may permits, appended []batch.Batch) error {
 			return err
 		}
 	}
-	if err := w.credits(); err != nil {
-		return err
+	if !may.cut { // the core has gone on since
+		if err := w.credits(); err != nil {
+			return err
+		}
 	}
 	w.scans = append(w.scans, w.eff.Scans...)
 	for _, a := range w.eff.Answers {
@@ -132,11 +134,6 @@ func (w *World) flush() error {
 // writeFails takes back what was not written.
 func (w *World) writeFails() error {
 	w.unwritten = nil
-	for i := range w.hands { // the ends that were cut off are none
-		if h := &w.hands[i]; h.endedAt > uint64(len(w.file)) {
-			h.endedAt = 0
-		}
-	}
 	if err := w.reread(); err != nil {
 		return err
 	}
@@ -145,7 +142,35 @@ func (w *World) writeFails() error {
 			h.live = false
 		}
 	}
-	return w.step(shard.WriteFailed{Err: code.New(code.StorageFull, "full")}, permits{cut: true})
+	w.core.Step(w.now, shard.WriteFailed{Err: code.New(code.StorageFull, "full")}, &w.eff)
+	var next shard.Effects
+	w.core.Step(w.now, &shard.Inspect{Look: w.restored}, &next)
+	if err := w.effects(permits{cut: true}, w.eff.Append); err != nil {
+		return err
+	}
+	w.eff = next
+	if err := w.effects(permits{ends: w.timedOut()}, w.eff.Append); err != nil {
+		return err
+	}
+	w.eff.Reset()
+	return w.until(w.now)
+}
+
+// restored learns which claims are there again because what ended them was cut off: as many as their consumers, should those
+// be there, have credit for. A message that was handed to somebody else meanwhile is his.
+func (w *World) restored(v *group.View) {
+	for i := range w.hands {
+		h := &w.hands[i]
+		if h.live || h.endedAt <= uint64(len(w.file)) {
+			continue
+		}
+		s, _ := v.StateOf(groupName, h.offset)
+		handed := slices.ContainsFunc(w.eff.Hands, func(x group.Hand) bool {
+			return slices.ContainsFunc(x.Items, func(it group.Handed) bool { return it.Offset == h.offset })
+		})
+		h.live = h.returns && s.State == group.StateInFlight && s.Deadline == h.deadline && !handed && w.holder(h.offset) == nil
+		h.endedAt = 0
+	}
 }
 
 // reread makes the ledger say what the log says after something was cut off.
@@ -220,7 +245,9 @@ func (w *World) scan() error {
 // ask notes a request, and returns its id: the lowest that is free, so that worlds differ by what is asked only.
 func (w *World) ask(a asked) int {
 	a.fresh = true
-	for a.id = 1; slices.ContainsFunc(w.asked, func(x asked) bool { return x.id == a.id }); a.id++ {
+	a.id = 1
+	for slices.ContainsFunc(w.asked, func(x asked) bool { return x.id == a.id }) {
+		a.id++
 	}
 	w.asked = append(w.asked, a)
 	return a.id
