@@ -75,6 +75,15 @@ func cmpUint(a, b uint64) int {
 	return 0
 }
 
+// end is the offset behind the newest batch of a producer, 0 when there is none.
+func (t *producers) end(id uint64) uint64 {
+	p := t.byID[id]
+	if p == nil {
+		return 0
+	}
+	return p.newest().base + uint64(p.newest().count)
+}
+
 // store remembers an appended batch. Only committed batches leave a full window: a pending one may have
 // to be cut off again, and what it displaced would be missing.
 func (t *producers) store(id uint64, s stored, ceiling uint64) {

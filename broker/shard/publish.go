@@ -16,7 +16,9 @@ func (c *Core) publish(now int64, p *Publish, eff *Effects) {
 	if id != 0 {
 		was, err := c.producers.check(id, seq, p.Previous, c.lastAppend)
 		if err != nil {
-			eff.Answers = append(eff.Answers, Answer{To: p.To, Err: err})
+			// It says what the last stored is: a publisher that goes on behind what a failed write takes back would be told then
+			// that the shard has lost it.
+			c.refuseBehind(p, c.producers.end(id), err, eff)
 			return
 		}
 		if was != nil {

@@ -80,6 +80,41 @@ func TestSequenceOlderThanTheWindow(t *testing.T) {
 	}
 }
 
+// S7: that a sequence is out of order is told once the one that it names as the last is committed; when that is taken back, its
+// publisher is not sent on behind it.
+func TestOutOfOrderRestsOnWhatIsPending(t *testing.T) {
+	l := newLog(t, shard.Config{})
+	l.publish(1, 1, 0, 1)
+	l.flush()
+	l.publish(1, 2, 1, 1)
+	l.publish(1, 4, 3, 1)
+	if n := len(l.eff.Answers); n != 0 {
+		t.Fatalf("%d answers before anything of it is flushed: %+v", n, l.eff.Answers)
+	}
+	l.flush()
+	for _, a := range l.answers[1:] {
+		if want := map[any]code.Code{"1/4": code.OutOfOrder}[a.To]; want != 0 {
+			wantCode(t, a.Err, want)
+		}
+	}
+	if n := len(l.answers); n != 3 {
+		t.Fatalf("%d answers: %+v", n, l.answers)
+	}
+	l.publish(1, 5, 2, 1)
+	l.publish(1, 7, 6, 1)
+	l.eff.Append = l.eff.Append[:0]
+	l.step(shard.WriteFailed{Err: code.New(code.StorageFull, "full")})
+	l.collect()
+	for _, a := range l.answers[3:] {
+		wantCode(t, a.Err, code.StorageFull)
+	}
+	l.publish(1, 7, 6, 1)
+	l.collect()
+	if last, _ := l.lastAnswer().Err.Details.Get(code.DetailLastSequence); last != 2 {
+		t.Errorf("the last stored is said to be %d: %v", last, l.lastAnswer().Err)
+	}
+}
+
 // S7, R8: a retry of what is stored is answered with the place of the first on a full disk too: "refused" would
 // say that it is not stored.
 func TestRetryOnAFullDiskIsAnswered(t *testing.T) {
