@@ -29,10 +29,12 @@ type Groups struct {
 	scans   uint64 // the id of the last
 	expired []expiredMessage
 	ended   []ended
-	freeing bool  // a group has keys to be freed
-	dirty   bool  // there may be something to be done
-	wake    int64 // when there is, otherwise
-	fx      *Effects
+
+	parkedOld bool     // a claim of an earlier generation was of a message that is parked
+	freeing   []*Group // that have keys to be freed
+	dirty     bool     // there may be something to be done
+	wake      int64    // when there is, otherwise
+	fx        *Effects
 }
 
 // Carried finds messages that lie where they were carried to.

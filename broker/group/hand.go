@@ -252,7 +252,9 @@ func (s *Groups) settleExpired() {
 		if s.byID[g.id] != g || !g.outstanding(it.offset) || g.work != nil && s.claimed(g, it.offset) {
 			continue
 		}
-		touched[g] = true
+		if it.parked { // it may not have been due
+			touched[g] = true
+		}
 		if g.holds(it) {
 			s.freeLater(g, it.key)
 		}

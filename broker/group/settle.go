@@ -53,8 +53,9 @@ func (s *Groups) settle(x *Settlement) ([]Failed, *code.Error) {
 	if len(acked) > 0 {
 		s.keepEnded(g)
 		s.add(batch.Settled{Group: g.id, How: batch.SettledAcked, Ranges: joined(acked)})
-		if x.Generation != s.generation {
+		if s.parkedOld {
 			g.dropLater()
+			s.parkedOld = false
 		}
 	}
 	return failed, nil
@@ -104,8 +105,11 @@ func (s *Groups) holder(g *Group, x *Settlement, offset, handOut uint64, ack boo
 		return c, false
 	}
 	g.handed.add(offset, offset+1) // it is nobody else's any more
-	if a := g.parked[offset]; a.Retry {
-		c.key = a.Key
+	if a, parked := g.parked[offset]; parked {
+		s.parkedOld = true
+		if a.Retry {
+			c.key = a.Key
+		}
 	}
 	return c, true
 }

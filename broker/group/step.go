@@ -123,26 +123,18 @@ func (s *Groups) next() int64 {
 func (s *Groups) Commit(mark uint64) {
 	s.undo.commit(mark)
 	s.mark = mark
-	if !s.freeing {
-		return
-	}
-	s.freeing = false
-	for _, g := range s.byID {
+	waiting := s.freeing
+	s.freeing = nil
+	for _, g := range waiting {
 		n := 0
 		for n < len(g.freed) && g.freed[n].sequence < mark {
 			g.free(g.freed[n].key)
 			n++
 		}
-		if n == len(g.freed) {
-			g.freed = nil
-			if n == 0 {
-				continue
-			}
-		} else {
-			g.freed = g.freed[n:]
-			s.freeing = true
-		}
-		s.dirty = true
+		s.dirty = s.dirty || n > 0
+		rest := g.freed[n:]
+		g.freed = nil
+		s.addFreed(g, rest...)
 	}
 }
 

@@ -131,9 +131,15 @@ func (g *Group) free(key uint64) {
 // could bring back the one that is settled behind it.
 func (s *Groups) freeLater(g *Group, key uint64) {
 	if key != 0 && g.settings.OrderByKey {
-		g.freed = append(g.freed, freed{s.undo.sequence, key})
-		s.freeing = true
+		s.addFreed(g, freed{s.undo.sequence, key})
 	}
+}
+
+func (s *Groups) addFreed(g *Group, f ...freed) {
+	if len(g.freed) == 0 && len(f) > 0 {
+		s.freeing = append(s.freeing, g)
+	}
+	g.freed = append(g.freed, f...)
 }
 
 // forgetFreed lets every key of a group that begins anew be free at once: what held them is nobody's. If that is cut off, those
@@ -145,8 +151,8 @@ func (s *Groups) forgetFreed(g *Group) {
 	was := g.freed
 	g.freed = nil
 	s.undo.note(g, func() {
-		g.freed = slices.DeleteFunc(was, func(f freed) bool { return f.sequence < s.mark })
-		s.freeing = true
+		g.freed = nil
+		s.addFreed(g, slices.DeleteFunc(was, func(f freed) bool { return f.sequence < s.mark })...)
 	})
 }
 
