@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"margay.dev/bench/internal/build"
+	"margay.dev/bench/internal/life"
 	"margay.dev/bench/internal/systems"
 	"margay.dev/cluster/load"
 )
@@ -102,7 +103,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	m := &measurer{options: o, dir: dir, serve: systems.Binaries(o.binaries).Margay(systems.Load{}).Serve(dir)}
+	m := &measurer{options: o, node: life.New(dir, o.transport, systems.Binaries(o.binaries).Margay(systems.Load{}).Serve(dir))}
 	if !o.json {
 		m.say = func(format string, args ...any) { _, _ = fmt.Fprintf(errOut, format+"\n", args...) } // progress: nobody depends on it
 	}

@@ -9,11 +9,9 @@ import (
 	"io/fs"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
-	"margay.dev/bench/internal/child"
-	"margay.dev/bench/internal/node"
+	"margay.dev/bench/internal/life"
 	"margay.dev/client"
 	"margay.dev/cluster/load"
 	"margay.dev/cluster/load/margay"
@@ -32,21 +30,16 @@ const (
 // measurer measures one node through its lives.
 type measurer struct {
 	options
-	dir   string
-	serve child.Command
-	say   func(format string, args ...any)
-
-	server *child.Server
-	node   *node.Node
-	client *client.Client
-	r      Result
+	node *life.Node
+	say  func(format string, args ...any)
+	r    Result
 }
 
 func (m *measurer) measure(ctx context.Context) (*Result, error) {
 	if m.say == nil {
 		m.say = func(string, ...any) {}
 	}
-	defer m.end()
+	defer m.node.Stop()
 	m.r = Result{
 		System: "margay, fsync always, " + m.transport, Keys: m.keys, KeySize: m.keySize, ValueSize: m.size, Shards: m.shards, Rate: m.rate,
 		Live: int64(m.keys) * int64(m.keySize+m.size),
@@ -80,50 +73,15 @@ func (m *measurer) measure(ctx context.Context) (*Result, error) {
 
 // begin starts the first node, and the second, which has nothing to open but an empty cache.
 func (m *measurer) begin(ctx context.Context) error {
-	if err := m.start(ctx); err != nil {
+	if err := m.node.Start(ctx); err != nil {
 		return err
 	}
 	if err := m.node.Cache(ctx, cache, m.shards); err != nil {
 		return err
 	}
-	m.stop()
+	m.node.Stop()
 	took, err := m.open(ctx, 0)
 	m.r.OpenEmpty = took.Seconds()
-	return err
-}
-
-// start starts the node, and connects to it.
-func (m *measurer) start(ctx context.Context) (err error) {
-	if m.server, err = child.Start(ctx, m.serve); err != nil {
-		return err
-	}
-	if m.node, err = node.Open(filepath.Join(m.dir, "data", "context.yaml")); err != nil {
-		return err
-	}
-	m.client, err = m.node.Connect(ctx, m.transport)
-	return err
-}
-
-// end leaves nothing running.
-func (m *measurer) end() {
-	if m.client != nil {
-		m.client.Close()
-	}
-	if m.node != nil {
-		m.node.Close()
-	}
-	if m.server != nil {
-		m.server.Stop()
-	}
-	m.client, m.node, m.server = nil, nil, nil
-}
-
-func (m *measurer) stop() { m.end() }
-
-// kill ends the node as a power cut would, but for what the system still writes.
-func (m *measurer) kill() error {
-	err := syscall.Kill(m.server.PID, syscall.SIGKILL)
-	m.end()
 	return err
 }
 
@@ -132,10 +90,10 @@ func (m *measurer) open(ctx context.Context, keys int) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, openWithin)
 	defer cancel()
 	begin := time.Now()
-	if err := m.start(ctx); err != nil {
+	if err := m.node.Start(ctx); err != nil {
 		return 0, err
 	}
-	k := m.client.Cache(cache)
+	k := m.node.Client.Cache(cache)
 	for {
 		_, err := k.Get(ctx, load.Key(0, m.keySize))
 		if err == nil || keys == 0 && errors.Is(err, client.ErrNotFound) {
@@ -163,7 +121,7 @@ func (m *measurer) run(ctx context.Context, spec load.Spec, ttl time.Duration) (
 	if err != nil {
 		return nil, err
 	}
-	r, err := load.Run(ctx, load.Keyed(sys), spec, load.Options{ServerPID: m.server.PID})
+	r, err := load.Run(ctx, load.Keyed(sys), spec, load.Options{ServerPID: m.node.PID()})
 	if err = errors.Join(err, sys.Close()); err != nil {
 		return nil, err
 	}
@@ -215,14 +173,14 @@ func (m *measurer) calm(ctx context.Context) error {
 }
 
 func (m *measurer) stopped(ctx context.Context) error {
-	m.stop()
+	m.node.Stop()
 	took, err := m.open(ctx, m.keys)
 	m.r.OpenStopped = took.Seconds()
 	return err
 }
 
 func (m *measurer) killed(ctx context.Context) error {
-	if err := m.kill(); err != nil {
+	if err := m.node.Kill(); err != nil {
 		return err
 	}
 	took, err := m.open(ctx, m.keys)
@@ -300,7 +258,7 @@ func (m *measurer) expire(ctx context.Context) error {
 		return err
 	}
 	m.r.Expiry = r.Latency
-	n, err := m.client.Cache(cache).Count(ctx)
+	n, err := m.node.Client.Cache(cache).Count(ctx)
 	m.r.Expired = int64(m.keys) - int64(n)
 	if err == nil && m.r.Expired <= 0 {
 		err = errors.New("no key has expired")
@@ -310,7 +268,7 @@ func (m *measurer) expire(ctx context.Context) error {
 
 // disk is the size of all files of the log.
 func (m *measurer) disk() (n int64, err error) {
-	err = filepath.WalkDir(filepath.Join(m.dir, "data", "shards"), func(_ string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(filepath.Join(m.node.Data(), "shards"), func(_ string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
 			var info fs.FileInfo
 			if info, err = d.Info(); err == nil {

@@ -22,6 +22,7 @@ var about = []struct {
 	{prefix: "core NATS", tuning: "the same server, no stream, plain TCP unless TLS is named"},
 	{prefix: "Redis", tuning: "the machine's redis-server, append-only file; `always` is `appendfsync always`; commands of all clients are pipelined, where more than one is in flight"},
 	{prefix: "etcd", tuning: "the server as a library in a process of its own, its defaults, which flush"},
+	{prefix: "RabbitMQ", tuning: "the machine's rabbitmq-server, one quorum queue of one replica, publishers confirm, a channel and a connection for each consumer"},
 	{prefix: "bare prototype", tuning: "batches over one stream for each client, CRC-32C, one append and one flush for all that queued; no product around it", ours: true},
 	{prefix: "raw", tuning: "the transport alone, with the same windows, packet sizes and socket buffers as Margay's", ours: true},
 }

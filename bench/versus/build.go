@@ -10,12 +10,12 @@ import (
 
 // makeAll builds all programs, and returns why peers could not be built. A peer that is not there is no reason to stop.
 func makeAll(ctx context.Context, root, binaries string, say func(string, ...any)) (missing map[string]string, err error) {
-	say("building margay, limits, bare, driver and keys")
-	if err := build.Ours(ctx, root, binaries, "margay", "limits", "bare", "driver", "keys"); err != nil {
+	say("building margay, limits, bare, driver, keys and queues")
+	if err := build.Ours(ctx, root, binaries, "margay", "limits", "bare", "driver", "keys", "queues"); err != nil {
 		return nil, err
 	}
 	missing = map[string]string{}
-	for _, name := range []string{"nats", "etcd", "redis"} {
+	for _, name := range []string{"nats", "etcd", "redis", "rabbitmq"} {
 		say("building %s", name)
 		if err := build.Peer(ctx, root, binaries, name); err != nil {
 			if ctx.Err() != nil {

@@ -28,6 +28,7 @@ serve) echo '{"addr":"127.0.0.1:7","pid":'$$'}'; while read line; do :; done;;
 "latency":{"of":"ack from sent","p50_us":10,"p99_us":20},"client_cpu_us_per_message":1.5,
 "server":{"pid":1,"cpu_us_per_message":2.5,"rss_bytes":1000000},"bytes_per_connection":5000,"rss_bytes":20000000,"fill_rate":500000,"open_stopped_seconds":1,"open_killed_seconds":2,"index_bytes_per_key":100,"disk_ratio":2,
 "reclaim_p99_ratio":1,"expiry_p99_ratio":1,
+"delayed_cpu_percent":0.1,"delayed_bytes_per_message":50,"open_seconds":1,"late_p99_ms":5,"group_bytes":1000,"groups_cpu_percent":0.1,"ranges_ratio":1,"work_rate":100000,
 "storage":{"bytes_per_second":95e6},"bare":{"bytes_per_second":100e6}}';;
 esac
 `
@@ -36,7 +37,7 @@ esac
 func comparisonOfFakes(t *testing.T, only string, rounds int) *comparison {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"margay", "limits", "bare", "driver", "keys", "nats", "redis", "etcd"} {
+	for _, name := range []string{"margay", "limits", "bare", "driver", "keys", "queues", "nats", "redis", "etcd", "rabbitmq"} {
 		script := fake
 		if name == "redis" {
 			script = "#!/bin/sh\necho 'redis-server is not installed' >&2\nexit 69\n"
@@ -121,7 +122,7 @@ func TestClaimsNameCells(t *testing.T) {
 			known[c.ID] = true
 		}
 		for _, c := range r.Claims {
-			names := []string{c.Bare, c.Against.Cell}
+			names := []string{c.Bare, c.Against.Cell, c.Plus.Cell}
 			for _, o := range c.Of {
 				names = append(names, o.Cell)
 			}
@@ -198,6 +199,24 @@ func TestCtrlCLeavesNothing(t *testing.T) {
 	}
 	if left, err := os.ReadDir(c.data); err != nil || len(left) != 0 {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// A page finds the one that says how to read it, whatever directory it is written to.
+func TestGuide(t *testing.T) {
+	root := t.TempDir()
+	for out, want := range map[string]string{
+		"docs/benchmarks":        "README.md",
+		"docs/benchmarks/queues": "../README.md",
+		"docs":                   "benchmarks/README.md",
+		"bin/a/b":                "../../../docs/benchmarks/README.md",
+	} {
+		if got := guide(root, filepath.Join(root, out)); got != want {
+			t.Errorf("%s: %s: want %s", out, got, want)
+		}
+	}
+	if got := guide(root, ""); got != "README.md" {
+		t.Errorf("none: %s", got)
 	}
 }
 

@@ -37,8 +37,8 @@ type output struct {
 	Idle idle
 	// Storage and Bare are the two sides of the storage engine alone.
 	Storage, Bare side
-	// Keys are the numbers that bench/keys prints, by name.
-	Keys map[string]float64
+	// Numbers are what programs like bench/keys print, by name.
+	Numbers map[string]float64
 	// Metrics are the samples of a node after the run, by name; nil for others.
 	Metrics map[string]float64
 }
@@ -161,10 +161,10 @@ func read(printed []byte) (o output, err error) {
 	}
 	var all map[string]any
 	if err == nil && json.Unmarshal(printed, &all) == nil {
-		o.Keys = map[string]float64{}
+		o.Numbers = map[string]float64{}
 		for name, v := range all {
 			if n, ok := v.(float64); ok {
-				o.Keys[name] = n
+				o.Numbers[name] = n
 			}
 		}
 	}

@@ -25,7 +25,7 @@ type planner struct {
 
 // plan is everything that is compared, in the order of the report.
 func (p planner) plan() []row {
-	return slices.Concat(p.publishing(), p.transporting(), p.delivering(), p.caching(), p.watching(), p.remembering(), p.limits())
+	return slices.Concat(p.publishing(), p.transporting(), p.delivering(), p.caching(), p.watching(), p.queueing(), p.remembering(), p.limits())
 }
 
 // named gives a row the cells, under names that begin with its own.

@@ -154,11 +154,11 @@ func (p planner) manyKeys() row {
 	names := []string{openStopped, openKilled, indexBytes, diskRatio, reclaimP99, expiryP99}
 	c := cell{
 		Cell: table.Cell{ID: node, System: "all keys put once, flushed, QUIC", Unit: "/s"}, job: p.Keys(args...),
-		value: func(o output) float64 { return o.Keys["fill_rate"] },
+		value: func(o output) float64 { return o.Numbers["fill_rate"] },
 		extra: func(o output) map[string]float64 {
 			e := map[string]float64{}
 			for _, name := range names {
-				if v, ok := o.Keys[name]; ok { // a ratio is not there when nothing was to be seen
+				if v, ok := o.Numbers[name]; ok { // a ratio is not there when nothing was to be seen
 					e[name] = v
 				}
 			}

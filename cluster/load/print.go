@@ -119,6 +119,8 @@ func (of LatencyOf) explain() string {
 		return "until it is handed to its handler, from when the schedule had the push"
 	case HandlerSent:
 		return "until it is handed to its handler, from when the push was sent; what a stall held back does not show: see --rate"
+	case DueHanded:
+		return "until it is handed out, from when it was due"
 	case WriteDone:
 		return "of a write, with its flush"
 	}

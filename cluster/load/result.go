@@ -68,6 +68,8 @@ const (
 	// HandlerScheduled and HandlerSent are of a push, until its message is handed to its handler.
 	HandlerScheduled LatencyOf = "handler from scheduled"
 	HandlerSent      LatencyOf = "handler from sent"
+	// DueHanded is of a message with a delay, from when it is due until it is handed out.
+	DueHanded LatencyOf = "handed out from due"
 	// WriteDone is of an append to a file or a log, with its flush where there is one.
 	WriteDone LatencyOf = "write"
 )

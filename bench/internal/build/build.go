@@ -35,6 +35,7 @@ func Root() (string, error) {
 // ours are programs of the workspace by their packages.
 var ours = map[string]string{
 	"margay": "./cmd/margay", "limits": "./bench/limits", "bare": "./bench/bare", "driver": "./bench/driver", "keys": "./bench/keys",
+	"queues": "./bench/queues",
 }
 
 // Ours builds programs of the workspace into a directory.

@@ -77,6 +77,15 @@ func (n *Node) Cache(ctx context.Context, name string, shards int) error {
 	return nil
 }
 
+// Queue makes a queue of one shard, which flushes, unless it is there.
+func (n *Node) Queue(ctx context.Context, name string) error {
+	_, err := n.api.Logs(control.PresetQueue).Create(ctx, n.context.Tenant, n.context.Namespace, control.LogSpec{Name: name})
+	if e := client.AsError(err); err != nil && (e == nil || e.Code != code.AlreadyExists) {
+		return err
+	}
+	return nil
+}
+
 // Load is how a load finds the node over quic or tls.
 func (n *Node) Load(transport string) margay.Config {
 	return margay.Config{Context: n.context, Address: n.address(transport)}

@@ -73,7 +73,7 @@ func TestWorkloads(t *testing.T) {
 	}
 }
 
-func caches(t *testing.T, n *margaytest.Node) []control.LogDocument {
+func logs(t *testing.T, n *margaytest.Node, preset string) []control.LogDocument {
 	t.Helper()
 	k := n.Context()
 	api, err := control.NewClient(k.Client())
@@ -81,7 +81,7 @@ func caches(t *testing.T, n *margaytest.Node) []control.LogDocument {
 		t.Fatal(err)
 	}
 	defer api.Close()
-	l, err := api.Logs(control.PresetCache).List(t.Context(), k.Tenant, k.Namespace, "", 0)
+	l, err := api.Logs(preset).List(t.Context(), k.Tenant, k.Namespace, "", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestWorkloadsWithKeys(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			made := caches(t, n)
+			made := logs(t, n, control.PresetCache)
 			res, err := load.Run(t.Context(), load.Keyed(s), spec, load.Options{ServerPID: os.Getpid()})
 			if err != nil {
 				t.Fatal(err)
@@ -124,8 +124,44 @@ func TestWorkloadsWithKeys(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
-			if len(made) != 1 || made[0].Shards != spec.Shards || len(caches(t, n)) != 0 {
-				t.Errorf("caches during the run: %+v; after it: %+v", made, caches(t, n))
+			if left := logs(t, n, control.PresetCache); len(made) != 1 || made[0].Shards != spec.Shards || len(left) != 0 {
+				t.Errorf("caches during the run: %+v; after it: %+v", made, left)
+			}
+		})
+	}
+}
+
+func TestWorkloadsOfQueues(t *testing.T) {
+	n := margaytest.Start(t)
+	for name, spec := range map[string]load.Spec{
+		"work":             {Workload: load.Work, Messages: 3000},
+		"work, shards":     {Workload: load.Work, Messages: 3000, Shards: 3, Consumers: 10, Connections: 2, MaxInFlight: 20},
+		"work, order":      {Workload: load.Work, Messages: 3000, Shards: 2, Keys: 100, Ordered: true},
+		"work, many":       {Workload: load.Work, Messages: 3000, Clients: 3, Consumers: 1, MaxInFlight: 5000},
+		"handle":           {Workload: load.Handle, Messages: 50},
+		"handle at a rate": {Workload: load.Handle, Messages: 500, Rate: 2000, InFlight: 50, Consumers: 3, Warmup: 50 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec.Fill()
+			s, err := margay.OpenQueue(t.Context(), margay.Config{
+				Context: n.Context(), Publishers: spec.Clients, Shards: spec.Shards, Fsync: control.FsyncNever, OneAtATime: spec.InFlight == 1,
+			}, &spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			made := logs(t, n, control.PresetQueue)
+			res, err := load.Run(t.Context(), load.Queued(s), spec, load.Options{ServerPID: os.Getpid()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res.Messages != spec.Messages || res.Errors != 0 || res.Missing != 0 || res.Server == nil {
+				t.Errorf("%+v: want %d messages", res, spec.Messages)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			if left := logs(t, n, control.PresetQueue); len(made) != 1 || made[0].Shards != spec.Shards || len(left) != 0 {
+				t.Errorf("queues during the run: %+v; after it: %+v", made, left)
 			}
 		})
 	}

@@ -80,6 +80,14 @@ from when the schedule had the put. --watchers are slow ones, to see whether the
 watcher, or there is no result. A put is on its way until all watchers have it, and that is what is timed.`,
 			`  margay bench watch --watchers 500 --connections 10
   margay bench watch --watch prefix --watchers 100 --rate 500`),
+		a.benchLoadCommand(load.Work, "Work messages off", `Push messages, and have consumers work them off: count settlements, each of which is on the disk when it counts.
+Every consumer acknowledges each message, and does not wait for the answer before it takes the next.`,
+			`  margay bench work
+  margay bench work --consumers 200 --connections 10 --keys 100000 --ordered`),
+		a.benchLoadCommand(load.Handle, "Push to handlers", `Push while consumers handle, and time each message from the push until its handler has it. A message is on its
+way until its settlement is on the disk; by default there is one.`,
+			`  margay bench handle
+  margay bench handle --rate 1000 --in-flight 100`),
 		a.benchStorageCommand(),
 	)
 	return cmd
@@ -123,8 +131,11 @@ would use; otherwise one is started for the run. --server decides it explicitly.
 	flags.StringVar(&f.dir, "dir", "", "with --server spawn: where its data goes for the run (default: the system's temporary directory)")
 	flags.StringVar(&f.transport, "transport", "", "quic, or tls for TLS over TCP (default: as the address says, which is quic for a node of its own)")
 	flags.StringVar(&f.fsync, "fsync", "", "of the "+preset+" that is made: always, interval or never (default always)")
-	flags.StringVar(&f.storage, "storage", "", "of the "+preset+" that is made: disk or memory (default disk)")
-	if !w.HasKeys() { // a cache is written by its own rule
+	if !w.HasQueue() { // which is on the disk
+		flags.StringVar(&f.storage, "storage", "", "of the "+preset+" that is made: disk or memory (default disk)")
+		complete(cmd, "storage", control.StorageDisk, control.StorageMemory)
+	}
+	if !w.HasKeys() && !w.HasQueue() { // they are written by their own rule
 		flags.StringVar(&f.ack, "ack", "", "what a publish waits for: none, leader or quorum (the stream's rule when not given)")
 		complete(cmd, "ack", control.AckNone, control.AckLeader, control.AckQuorum)
 	}
@@ -133,14 +144,16 @@ would use; otherwise one is started for the run. --server decides it explicitly.
 	complete(cmd, "server", serverSpawn, serverContext)
 	complete(cmd, "transport", transportQUIC, transportTLS)
 	complete(cmd, "fsync", control.FsyncAlways, control.FsyncInterval, control.FsyncNever)
-	complete(cmd, "storage", control.StorageDisk, control.StorageMemory)
 	return cmd
 }
 
 // benchPreset is what a workload is done to.
 func benchPreset(w load.Workload) string {
-	if w.HasKeys() {
+	switch {
+	case w.HasKeys():
 		return control.PresetCache
+	case w.HasQueue():
+		return control.PresetQueue
 	}
 	return control.PresetStream
 }
@@ -168,7 +181,7 @@ func (f *benchFlags) check(args []string, given func(string) bool) error {
 			return exit.Misuse("--%s %q: want %s", one.name, one.value, strings.Join(one.want, " or "))
 		}
 	}
-	for _, name := range []string{"clients", "in-flight", "size", "messages", "subscribers", "watchers", "keys", "connections", "shards"} {
+	for _, name := range []string{"clients", "in-flight", "size", "messages", "subscribers", "watchers", "keys", "connections", "shards", "consumers", "max-in-flight"} {
 		if given(name) && f.value(name) == 0 {
 			return exit.Misuse("--%s 0: want at least 1", name)
 		}
@@ -234,6 +247,10 @@ func (f *benchFlags) value(name string) int64 {
 		return int64(s.Watchers)
 	case "keys":
 		return int64(s.Keys)
+	case "consumers":
+		return int64(s.Consumers)
+	case "max-in-flight":
+		return int64(s.MaxInFlight)
 	case "connections":
 		return int64(s.Connections + f.connections) // one of them, by the workload
 	}

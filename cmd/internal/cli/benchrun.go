@@ -98,7 +98,7 @@ func (a *app) benchLoad(ctx context.Context, f *benchFlags, args []string) (err 
 	return errors.Join(printed, err, failedBench(res))
 }
 
-// benched is a stream or a cache that is measured.
+// benched is a stream, a cache or a queue that is measured.
 type benched interface {
 	Shards() int
 	Keep()
@@ -114,11 +114,18 @@ func openBench(ctx context.Context, cfg *margay.Config, s *load.Spec) (benched, 
 		}
 		return c, load.Keyed(c), nil
 	}
+	if s.Workload.HasQueue() {
+		q, err := margay.OpenQueue(ctx, *cfg, s)
+		if err != nil {
+			return nil, nil, err
+		}
+		return q, load.Queued(q), nil
+	}
 	sys, err := margay.Open(ctx, *cfg)
 	return sys, sys, err
 }
 
-// benchStream makes or finds the stream, or the cache, runs, and takes away what it made. There may be a result and an error: what was
+// benchStream makes or finds the stream, the cache or the queue, runs, and takes away what it made. There may be a result and an error: what was
 // made is still there.
 func (a *app) benchStream(ctx context.Context, cfg margay.Config, s *load.Spec, t *benchTarget, p *benchProfiles) (res *load.Result, err error) {
 	open, cancel := context.WithTimeout(ctx, a.global.timeout)
