@@ -26,6 +26,9 @@ type Taker interface {
 
 // handOut gives consumers what they are handed, and reads on for those who may have more.
 func (s *Shard) handOut() {
+	if len(s.eff.Hands) > 0 {
+		s.shareCommitted()
+	}
 	for i := range s.eff.Hands {
 		h := &s.eff.Hands[i]
 		h.To.Lane.(Taker).Take(s, h) // nobody else joins a group

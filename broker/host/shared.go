@@ -144,6 +144,16 @@ func (s *Shard) keepAhead(seq uint64, chunk []byte) (first *Shared) {
 	return first
 }
 
+// shareCommitted keeps what was just committed, when consumers are being handed something: it most likely is that, and they
+// need not read it.
+func (s *Shard) shareCommitted() {
+	for i := range s.eff.Committed {
+		if b := s.eff.Committed[i].Batch; b.HasOffsets() {
+			s.host.shared.put(sharedKey{s.opening, b.Sequence()}, b)
+		}
+	}
+}
+
 // snug is the same bytes without the room behind them, of which a small batch in a large buffer would hold much.
 func snug[B ~[]byte](b B) B {
 	if cap(b)-len(b) > len(b)/4 {

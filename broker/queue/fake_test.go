@@ -53,7 +53,7 @@ type fake struct {
 	settled   map[uint64]group.Op
 	left      []shard.LeaveGroup
 	most      int // claims at a time, of all consumers
-	taken     map[*group.Consumer]int
+	starved   map[*group.Consumer]bool
 	refuse    *code.Error // who joins
 	stalled   bool        // it hands out nothing, and answers nothing
 }
@@ -71,7 +71,7 @@ type posted struct {
 func newFake(t testing.TB, id uint32) *fake {
 	s := &fake{
 		t: t, id: id, wake: make(chan struct{}, 1), done: make(chan struct{}), batches: map[uint64]batch.Batch{}, place: map[uint64]uint64{},
-		gone: map[uint64]bool{}, attempts: map[uint64]uint32{}, claims: map[uint64]claim{}, settled: map[uint64]group.Op{}, taken: map[*group.Consumer]int{},
+		gone: map[uint64]bool{}, attempts: map[uint64]uint32{}, claims: map[uint64]claim{}, settled: map[uint64]group.Op{}, starved: map[*group.Consumer]bool{},
 		next: position{Sequence: 1},
 	}
 	stop := make(chan struct{})
@@ -134,6 +134,8 @@ func (s *fake) event(e shard.Event, a *shard.Answer) {
 		}
 	case *shard.LeaveGroup:
 		s.leave(e)
+	case shard.CreditBack:
+		delete(s.starved, e.Consumer)
 	case *shard.Settle:
 		for _, st := range e.List {
 			a.Failed = s.settle(st)
@@ -174,6 +176,7 @@ func (s *fake) settle(st *group.Settlement) (failed []group.Failed) {
 				continue
 			}
 			delete(s.claims, tok.HandOut+sub)
+			delete(s.starved, c.to)
 			c.to.Credit.Give(1)
 			switch tok.Op {
 			case group.Nack:
@@ -194,7 +197,11 @@ func (s *fake) dispatch() {
 	for dry := 0; dry < len(s.consumers) && len(s.ready) > 0; {
 		c := s.consumers[s.turn%len(s.consumers)]
 		s.turn++
-		n := c.Credit.Take(len(s.ready))
+		n := 0
+		if !s.starved[c] {
+			n = c.Credit.Take(len(s.ready))
+			s.starved[c] = n == 0 // until it is told that there is credit again, or gives some back here
+		}
 		if n == 0 {
 			dry++
 			continue
@@ -207,7 +214,6 @@ func (s *fake) dispatch() {
 			h.Items = append(h.Items, x)
 		}
 		s.ready = slices.Clone(s.ready[n:])
-		s.taken[c] += n
 		s.most = max(s.most, len(s.claims))
 		c.Lane.(host.Taker).Take(nil, &h)
 	}

@@ -162,8 +162,10 @@ func TestABusyShardIsToldLater(t *testing.T) {
 		got := r.c.take()
 		b.values(1)
 		synctest.Wait()
-		b.with(func() { b.busy = 7 })
+		b.with(func() { b.busy = 1 << 30 })
 		r.ack(got...)
+		time.Sleep(time.Second)
+		b.with(func() { b.busy = 0 })
 		time.Sleep(time.Second)
 		if got = r.c.take(); len(got) != 1 || got[0].shard != 1 {
 			t.Fatalf("got %v", got)
