@@ -43,12 +43,17 @@ func (l *ledger) judge() {
 	}
 }
 
-// keepTime sees to it that the wall clock of a node that starts is not behind what it was before: a key that a reader was told
+// keepTime sees to it that the wall clock of who opens a cache is not behind what it was before: a key that a reader was told
 // is gone, and whose end was not written yet, would be there again, and nothing could know better.
 func (w *world) keepTime() {
 	for i := range w.plan.logs {
 		if w.plan.logs[i].cachers == 0 {
 			continue
+		}
+		if w.proc != nil && w.proc.host != nil {
+			if _, refused := w.proc.led(w.plan.logs[i].ID); refused == nil {
+				continue // it is open
+			}
 		}
 		if back := time.Duration(w.wallAtMost(span{to: w.now})-w.wall().UnixMicro()) * time.Microsecond; back > 0 {
 			w.skew += back

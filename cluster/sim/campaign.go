@@ -27,6 +27,8 @@ type Summary struct {
 	Steps    int            `json:"steps"`
 	Acked    int            `json:"records_acknowledged"`
 	Reads    int            `json:"records_read"`
+	HandOuts int            `json:"messages_handed_out"`
+	Settles  int            `json:"settlements_acknowledged"`
 	Starts   int            `json:"starts"`
 	Faults   map[string]int `json:"faults"`
 	Failures []Result       `json:"failures"`
@@ -78,6 +80,8 @@ func (s *Summary) add(r Result) {
 	s.Steps += r.Steps
 	s.Acked += r.Acked
 	s.Reads += r.Reads
+	s.HandOuts += r.HandOuts
+	s.Settles += r.Settles
 	s.Starts += r.Starts
 	for kind, n := range r.Faults {
 		s.Faults[kind] += n

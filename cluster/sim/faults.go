@@ -130,6 +130,11 @@ func (w *world) heal() {
 	if w.proc != nil {
 		w.proc.gate.armed, w.proc.paused = 0, 0
 	}
+	for _, a := range w.actors {
+		if c, ok := a.(*consumer); ok {
+			c.wants(8)
+		}
+	}
 	for _, c := range w.conns {
 		c.up.stuck, c.down.stuck = false, false
 		c.pumpUp()
@@ -160,6 +165,17 @@ func (w *world) populate() {
 		}
 		for n := range l.lasts {
 			w.actors = append(w.actors, newSitter(w, l, n))
+		}
+		for n := range l.pushers {
+			w.actors = append(w.actors, newPusher(w, l, n))
+		}
+		if len(l.groups) > 0 {
+			w.actors = append(w.actors, newSteward(w, l))
+		}
+		for k := range l.groups {
+			for n := range l.groups[k].consumers {
+				w.actors = append(w.actors, newConsumer(w, l, &l.groups[k], n))
+			}
 		}
 		for n := range l.cachers {
 			w.actors = append(w.actors, newCacher(w, l, n))
@@ -214,7 +230,7 @@ func (w *world) audit(name string) {
 		if len(w.found) > 0 {
 			return
 		}
-		if l.plan.cachers > 0 {
+		if l.plan.cachers > 0 || l.plan.pushers > 0 {
 			continue
 		}
 		w.logf("%s of %s", name, l.plan.Name)

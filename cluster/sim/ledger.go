@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"margay.dev/broker/host"
+	historyqueue "margay.dev/cluster/history/queue"
 	"margay.dev/wire/control"
 )
 
@@ -23,10 +24,17 @@ type ledger struct {
 	shaken  bool
 	asked   []uint64 // the offsets of trims that were not refused
 	cache   cacheLog
-	checked *host.Shard // whose key index was looked at
+	queue   historyqueue.Recorder
+	seats   []*seat         // of consumers at the shard
+	lasting map[uint64]bool // offsets of messages that are known to live for ever
+	checked *host.Shard     // whose key index was looked at
 }
 
-func newLedger(w *world, l *logPlan) *ledger { return &ledger{w: w, plan: l} }
+func newLedger(w *world, l *logPlan) *ledger {
+	x := &ledger{w: w, plan: l, lasting: map[uint64]bool{}}
+	x.declare()
+	return x
+}
 
 func (w *world) ledgerOf(ref host.Ref) *ledger {
 	for _, l := range w.ledgers {
@@ -87,6 +95,7 @@ func (l *ledger) take(id int) { l.asked[id] = 0 }
 
 // closed takes note of the end of an opening: in order, or because a flush failed.
 func (l *ledger) closed(s *host.Shard) {
+	l.endSeats()
 	l.tip, l.floor = max(l.tip, s.View().Ceiling), s.View().Ceiling
 	l.flushed = l.floor
 	if st, ok := s.LogState(); ok {

@@ -20,6 +20,7 @@ type conn struct {
 	sub      *served
 	sessions []session
 	answers  *answers
+	seat     *seat
 }
 
 // peer is the client's end.
@@ -154,6 +155,9 @@ func (c *conn) brokerLost() {
 	}
 	c.up.kill()
 	c.endSessions()
+	if c.seat != nil {
+		c.seat.leave(false, nil)
+	}
 	if c.sub != nil {
 		c.sub.close()
 	}

@@ -31,6 +31,8 @@ type logPlan struct {
 	publishers, named, anonymous, conditional, dedup int
 	subscribers, cursors, lasts                      int
 	cachers                                          int // then it is a cache, and nobody else's
+	pushers                                          int // then it is a queue
+	groups                                           []groupPlan
 	trims                                            bool
 	changes                                          bool // of its settings
 }
@@ -87,6 +89,9 @@ func draw(rng *rand.Rand) plan {
 	}
 	if rng.IntN(2) == 0 {
 		p.logs = append(p.logs, drawCache(rng, len(p.logs)))
+	}
+	if rng.IntN(2) == 0 {
+		p.logs = append(p.logs, drawQueue(rng, len(p.logs)))
 	}
 	for range rng.IntN(7) {
 		p.faults = append(p.faults, fault{

@@ -51,7 +51,8 @@ func (p *process) read(f func()) {
 type loop struct {
 	shard  *host.Shard
 	ledger *ledger
-	busy   bool // a turn is under way
+	busy   bool          // a turn is under way
+	began  time.Duration // the newest
 	ended  bool
 	due    bool     // a turn is planned
 	timer  int      // tells the newest timer
@@ -150,6 +151,7 @@ func (p *process) work() {
 		p.w.after(p.paused-p.w.now, "work", nil, p.work)
 		return
 	}
+	p.w.keepTime() // a shard may be opened again
 	if err := p.host.Work(context.Background()); err != nil {
 		p.w.violate("work: %v", err)
 	}
@@ -189,7 +191,7 @@ func (p *process) turn(l *loop) {
 		p.plan(l, p.paused-p.w.now)
 		return
 	}
-	l.busy = true
+	l.busy, l.began = true, p.w.now
 	ended, err := p.host.Turn(context.Background(), l.shard)
 	l.busy = false
 	if p.dead {

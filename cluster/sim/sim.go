@@ -26,6 +26,8 @@ type Result struct {
 	Steps      int            `json:"steps"`
 	Acked      int            `json:"records_acknowledged"`
 	Reads      int            `json:"records_read"`
+	HandOuts   int            `json:"messages_handed_out"`
+	Settles    int            `json:"settlements_acknowledged"`
 	Starts     int            `json:"starts"` // of the node
 	Faults     map[string]int `json:"faults"` // by kind
 	Violations []string       `json:"violations"`
@@ -71,6 +73,8 @@ type world struct {
 	faults  map[string]int
 	steps   int
 	acked   int
+	handed  int // messages
+	settles int // that were acknowledged
 	uniques uint64
 	calm    bool // no more faults, nothing new to publish
 }
@@ -127,7 +131,7 @@ func (w *world) play() {
 		return
 	}
 	w.audit("audit")
-	if !w.lookAround() {
+	if !w.lookAround() || !w.lookAtQueues(false) {
 		return
 	}
 	// What was acknowledged must outlive the power as well, with nobody there who could have had it flushed since.
@@ -137,11 +141,12 @@ func (w *world) play() {
 		return
 	}
 	w.audit("audit after the last power cut")
-	if !w.lookAround() {
+	if !w.lookAround() || !w.lookAtQueues(true) {
 		return
 	}
 	for _, l := range w.ledgers {
 		l.judge()
+		l.judgeQueue()
 	}
 	for _, v := range w.history.Check() {
 		w.violate("%s", v)
@@ -224,7 +229,7 @@ func (w *world) debugf(format string, args ...any) { w.trace.debugf(w.now, forma
 func (w *world) result() Result {
 	r := Result{
 		Seed: w.seed, Hash: w.trace.sum(), Steps: w.steps, Acked: w.acked, Starts: w.starts, Faults: w.faults,
-		Violations: w.found,
+		Violations: w.found, HandOuts: w.handed, Settles: w.settles,
 	}
 	_, r.Reads = w.history.Counts()
 	if len(w.found) > 0 {

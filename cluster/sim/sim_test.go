@@ -27,10 +27,11 @@ func campaign(t *testing.T, c sim.Campaign) {
 	for _, r := range s.Failures {
 		t.Errorf("margay sim --seed %d:\n%s\nlast:\n%s", r.Seed, strings.Join(r.Violations, "\n"), strings.Join(r.Last, "\n"))
 	}
-	if s.Acked == 0 || s.Reads == 0 || s.Starts <= int(s.Seeds)*2 {
+	if s.Acked == 0 || s.Reads == 0 || s.HandOuts == 0 || s.Settles == 0 || s.Starts <= int(s.Seeds)*2 {
 		t.Errorf("a campaign without substance proves nothing: %+v", s)
 	}
-	t.Logf("%d seeds, %d steps, %d starts, %d records acknowledged, %d read, faults %v", s.Seeds, s.Steps, s.Starts, s.Acked, s.Reads, s.Faults)
+	t.Logf("%d seeds, %d steps, %d starts, %d records acknowledged, %d read, %d messages handed out, %d settlements acknowledged, faults %v",
+		s.Seeds, s.Steps, s.Starts, s.Acked, s.Reads, s.HandOuts, s.Settles, s.Faults)
 }
 
 // The promises of one node hold under whatever these seeds draw.

@@ -81,18 +81,19 @@ func (c *checker) endsOf(a *Audit, m Message) *ends {
 		lives := max(p.AppendTime, p.NotBefore) + p.TTL.Microseconds()
 		e.may = a.NotAfter == 0 || lives <= a.NotAfter+c.skew
 	}
+	e.may = e.may || a.Fresh && c.restarted(a.Group, e.push.began)
 	for i := range c.commands {
 		o := &c.commands[i]
-		if o.outcome == history.Refused || o.outcome == history.Fatal || !o.covers(a.Group, m) {
+		if o.denied() || !o.covers(a.Group, m) {
 			continue
 		}
 		switch o.Order {
 		case Cancel:
 			e.may = true
-			e.canceled = e.canceled || o.whole()
+			e.canceled = e.canceled || o.whole() && !c.restarted(a.Group, o.began)
 		case Discard:
 			e.may = true
-			e.discarded = e.discarded || o.whole()
+			e.discarded = e.discarded || o.whole() && !c.restarted(a.Group, o.began)
 		default:
 		}
 	}
@@ -105,14 +106,14 @@ func (c *checker) endsOf(a *Audit, m Message) *ends {
 		}
 		for _, s := range x.settles {
 			switch {
-			case s.Outcome == history.Refused || s.Outcome == history.Fatal:
+			case e.line.denied(s):
 			case s.Op == Ack && s.Outcome == history.Acked:
 				if e.acked != nil && e.acked.Claim != s.Claim {
 					c.report(TwoEnds, a.Group, m, "%s by hand-out %d and by hand-out %d", s, c.claims[e.acked.Claim].HandOut, x.HandOut)
 				}
 				e.acked = s
 			case s.Op == Ack:
-				e.may = true
+				e.may = true // it may have been done
 			case s.Op == Reject:
 				e.rejecting = true
 				if s.Outcome == history.Acked && !e.line.redriven(x.moment, int(^uint(0)>>1)) {
@@ -123,6 +124,13 @@ func (c *checker) endsOf(a *Audit, m Message) *ends {
 		}
 	}
 	return e
+}
+
+// restarted says whether a group may have begun again after a moment.
+func (c *checker) restarted(group string, after int) bool {
+	return slices.ContainsFunc(c.commands, func(o command) bool {
+		return o.Order == Restart && o.covers(group, Message{}) && (o.ended == 0 || o.ended > after) && !o.denied()
+	})
 }
 
 // whole says that it was done of every message that it names.

@@ -131,6 +131,10 @@ func (c *checker) sight(x *claim) {
 	p, known := c.writer[x.Body]
 	there := c.wrote[x.Message]
 	switch {
+	case x.Body == "":
+		if there != nil {
+			x.Key = there.Key
+		}
 	case !known:
 		c.report(Phantom, x.Group, x.Message, "%s got %q, which nobody pushed", x.Consumer, x.Body)
 	case p.Outcome == history.Refused || p.Outcome == history.Fatal:
@@ -154,16 +158,16 @@ func compareClaims(x, y *claim) int {
 func (c *checker) gatherCommands() {
 	for i := range c.commands {
 		x := &c.commands[i]
-		if x.outcome == history.Refused || x.outcome == history.Fatal {
-			continue
-		}
 		for _, at := range c.order {
-			if x.covers(at.group, at.Message) {
+			if x.covers(at.group, at.Message) && (!x.denied() || c.groups[at.group].WritesFail) {
 				c.lines[at].commands = append(c.lines[at].commands, x)
 			}
 		}
 	}
 }
+
+// denied says that nothing of it was done, or that it was taken back.
+func (x *command) denied() bool { return x.outcome == history.Refused || x.outcome == history.Fatal }
 
 func (x *command) covers(group string, m Message) bool {
 	return (x.Group == "" || x.Group == group) && (x.Messages == nil || slices.Contains(x.Messages, m))

@@ -22,7 +22,7 @@ const (
 // reasons returns all that may have ended a claim before a moment, at which a time had not passed.
 func (c *checker) reasons(l *line, x *claim, before int, notAfter int64) (why reason) {
 	for _, s := range x.settles {
-		if s.began > before || s.Outcome == history.Refused || s.Outcome == history.Fatal {
+		if s.began > before || l.kept(s) {
 			continue
 		}
 		switch s.Op {
@@ -46,8 +46,11 @@ func (c *checker) reasons(l *line, x *claim, before int, notAfter int64) (why re
 			why |= byDeath
 		}
 	}
+	if l.Loses {
+		why |= byCommand
+	}
 	for _, o := range l.commands {
-		if o.began < before && (o.ended == 0 || o.ended > x.moment) && o.Order <= Restart && o.Order != Redrive {
+		if o.began < before && (o.ended == 0 || o.ended > x.moment) && o.Order <= Restart && (o.Order != Redrive || l.WritesFail) {
 			why |= byCommand
 		}
 	}
@@ -56,6 +59,14 @@ func (c *checker) reasons(l *line, x *claim, before int, notAfter int64) (why re
 	}
 	return why
 }
+
+// denied says that nothing of it was done. Of one that is told that its claim has ended, an earlier try may have done that.
+func (l *line) denied(s *settlement) bool {
+	return (s.Outcome == history.Refused || s.Outcome == history.Fatal) && (l.Exact || !s.Ended)
+}
+
+// kept says that a claim outlives a settlement: one that could not be written may have ended it all the same.
+func (l *line) kept(s *settlement) bool { return l.denied(s) && (s.Ended || !l.WritesFail) }
 
 // deadline is the earliest at which a claim may end by itself, as far as is known before a moment.
 func (c *checker) deadline(l *line, x *claim, before int) int64 {
@@ -72,7 +83,7 @@ func (c *checker) deadline(l *line, x *claim, before int) int64 {
 		if wait == 0 {
 			wait = l.AckWait
 		}
-		next := s.NotBefore + wait.Microseconds()
+		next := s.Settlement.NotBefore + wait.Microseconds()
 		if s.Outcome == history.Acked && s.ended < before {
 			d = next
 		} else {
@@ -144,13 +155,17 @@ func (c *checker) checkLine(l *line) {
 	}
 }
 
-// checkPair holds two claims of a message, one behind the other, to what becomes of the first.
+// checkPair holds two claims of a message, one behind the other, to what becomes of the first. A leader does not know who was
+// handed what by those before it: until it hands out a message, whoever had that may acknowledge it.
 func (c *checker) checkPair(l *line, a, b *claim) {
 	if s := a.accepted(Ack, Nack, Reject, Release); s != nil && s.began > b.moment {
-		c.report(Stolen, l.group, l.Message, "%s; then %s, and of the first %s", a, b, s)
+		if s.Op != Ack || !c.leaderEnded(b.Shard, b.moment, s.ended) {
+			c.report(Stolen, l.group, l.Message, "%s; then %s, and of the first %s", a, b, s)
+		}
 		return
 	}
-	if a.accepted(Ack) != nil || a.accepted(Reject) != nil && !l.redriven(a.moment, b.moment) {
+	if s := a.accepted(Ack); s != nil && !c.leaderEnded(b.Shard, b.moment, s.ended) ||
+		a.accepted(Reject) != nil && !l.redriven(a.moment, b.moment) {
 		c.report(Undone, l.group, l.Message, "%s, and %s; then %s", a, a.accepted(Ack, Reject), b)
 		return
 	}
@@ -166,16 +181,16 @@ func (c *checker) checkAttempt(l *line, a, b *claim) {
 		why |= byLeader
 	}
 	counts := byNack | byTime | byDeath // and byReject, byAck, behind which none comes
+	kept := a.Generation == b.Generation && !l.WritesFail
 	switch {
-	case a.Generation == b.Generation && b.Attempt < a.Attempt,
-		a.Generation == b.Generation && b.Attempt == a.Attempt && why != 0 && why&^(byNack|byTime) == 0:
+	case kept && b.Attempt < a.Attempt, kept && b.Attempt == a.Attempt && why != 0 && why&^(byNack|byTime) == 0:
 		c.report(Forgotten, l.group, l.Message, "%s; then %s", a, b)
 	case why != 0 && why&counts == 0 && b.Attempt > a.Attempt, l.Exact && b.Attempt > a.Attempt+1:
 		c.report(Miscounted, l.group, l.Message, "%s; then %s", a, b)
 	}
 	// What was acknowledged is what ended the claim, and holds over the end of a leader.
-	if s := a.accepted(Nack); s != nil && s.began < b.moment && why&byCommand == 0 && b.NotAfter != 0 && s.NotBefore != 0 {
-		if due := s.NotBefore + l.waits(a, s); b.NotAfter+c.skew < due {
+	if s := a.accepted(Nack); s != nil && s.began < b.moment && why&byCommand == 0 && b.NotAfter != 0 && s.Settlement.NotBefore != 0 {
+		if due := s.Settlement.NotBefore + l.waits(a, s); b.NotAfter+c.skew < due {
 			c.report(Early, l.group, l.Message, "%s, given back to wait until %d; then, by %d, %s", a, due, b.NotAfter, b)
 		}
 	}
@@ -189,7 +204,8 @@ func (l *line) waits(x *claim, s *settlement) int64 {
 	return l.Backoff[min(int(x.Attempt), len(l.Backoff))-1].Microseconds()
 }
 
-// checkTime demands that a message comes neither before its delay has passed nor after its time to live.
+// checkTime demands that a message comes neither before its delay has passed nor after its time to live, which a dead letter
+// that is redriven has not.
 func (c *checker) checkTime(l *line, x *claim) {
 	p := l.push
 	if p == nil {
@@ -205,9 +221,21 @@ func (c *checker) checkTime(l *line, x *claim) {
 	if x.NotAfter != 0 && x.NotAfter+c.skew < due {
 		c.report(Early, l.group, l.Message, "%s, by %d, and it is due at %d", x, x.NotAfter, due)
 	}
-	if p.TTL != 0 && p.AppendTime != 0 && x.NotBefore-c.skew > p.AppendTime+p.TTL.Microseconds() {
+	if p.TTL != 0 && p.AppendTime != 0 && !l.redriven(0, x.moment) && x.NotBefore-c.skew > p.AppendTime+p.TTL.Microseconds() {
 		c.report(Late, l.group, l.Message, "%s, behind %d, and it lives until %d", x, x.NotBefore, p.AppendTime+p.TTL.Microseconds())
 	}
+}
+
+// settledBy says whether another claim may have been acknowledged before a moment.
+func (l *line) settledBy(x *claim, before int) bool {
+	for _, other := range l.claims {
+		for _, s := range other.settles {
+			if other != x && s.Op == Ack && s.began < before && !l.denied(s) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // checkDenied demands that a claim that was refused as ended had something that ended it. A claim of a leader that has
@@ -221,10 +249,10 @@ func (c *checker) checkDenied(l *line, i int) {
 		if s.Outcome != history.Refused || !s.Ended || s.ended == 0 {
 			continue
 		}
-		if s.Op != Ack && c.leaderEnded(x.Shard, x.moment, s.ended) {
+		if c.leaderEnded(x.Shard, x.moment, s.ended) && (s.Op != Ack || l.WritesFail || l.push != nil && l.push.TTL != 0) {
 			continue
 		}
-		if i+1 < len(l.claims) && l.claims[i+1].moment < s.ended {
+		if i+1 < len(l.claims) && l.claims[i+1].moment < s.ended || l.settledBy(x, s.ended) {
 			continue
 		}
 		if c.reasons(l, x, s.ended, s.NotAfter) == 0 {

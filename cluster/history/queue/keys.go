@@ -57,6 +57,9 @@ func (c *checker) checkKeyPair(a, b *claim) {
 	if l.push != nil && l.push.TTL != 0 {
 		why |= byCommand
 	}
+	if l.settledBy(a, b.moment) {
+		why |= byAck
+	}
 	if a.Generation != b.Generation {
 		why |= byLeader
 	}

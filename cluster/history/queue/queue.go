@@ -54,8 +54,13 @@ type Group struct {
 	// Backoff is how long an attempt that was given back without a time of its own waits, by how many have ended.
 	Backoff []time.Duration
 	ByKey   bool
-	// Exact says that all hand-outs are in the history, and each when it was decided: nothing is on its way.
+	// Exact says that all hand-outs are in the history, each when it was decided, and that nothing is asked again unseen.
 	Exact bool
+	// WritesFail says that what was not acknowledged may be taken back while its leader goes on.
+	WritesFail bool
+	// Loses says that the log may give up what the group has not settled, whoever works on it. An Audit says from where on it
+	// does not.
+	Loses bool
 }
 
 // Claim is a message as it was handed out to a consumer.
@@ -68,7 +73,7 @@ type Claim struct {
 	Generation uint64
 	HandOut    uint64
 	Attempt    uint32
-	Body, Key  string
+	Body, Key  string // may be told later: see Got
 	// NotBefore is a time that had come when it was handed out, NotAfter one that had not passed when it was there.
 	NotBefore, NotAfter int64
 }
@@ -113,8 +118,8 @@ type SettleAnswer struct {
 	Outcome history.Outcome
 	// Ended says that it was refused because the claim had ended.
 	Ended bool
-	// NotAfter is a time that had not passed when the answer was there.
-	NotAfter int64
+	// NotBefore, when it is known better by now than it was, and NotAfter, which had not passed when the answer was there.
+	NotBefore, NotAfter int64
 }
 
 // Order is what is done to a group.
@@ -129,7 +134,7 @@ const (
 	Discard
 	// Reschedule gives messages that wait another time.
 	Reschedule
-	// Restart is whatever begins again elsewhere: a seek, a reset, a deletion.
+	// Restart is whatever makes a group begin: its creation, a seek, a reset, a deletion.
 	Restart
 	// Pause stops hand-outs.
 	Pause
@@ -186,8 +191,10 @@ type Audit struct {
 	Resets uint32
 	// From and To bound what is judged: what lies below From the group was never to get, or lost to retention.
 	From, To uint64
-	Open     []Message // what is neither settled nor a dead letter
-	Dead     []DeadLetter
+	// Fresh says that what was pushed before the group last began may be gone: the others had settled it.
+	Fresh bool
+	Open  []Message // what is neither settled nor a dead letter
+	Dead  []DeadLetter
 	// NotAfter is a time that had not passed.
 	NotAfter int64
 }
@@ -297,6 +304,13 @@ func (r *Recorder) HandOut(c Claim) ClaimID {
 	return ClaimID(len(r.claims) - 1)
 }
 
+// Got says what was in a message that was handed out.
+func (r *Recorder) Got(id ClaimID, body, key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.claims[id].Body, r.claims[id].Key = body, key
+}
+
 // Settle records what a consumer asks about a claim. Call it before the request leaves.
 func (r *Recorder) Settle(s Settlement) SettleID {
 	r.mu.Lock()
@@ -309,7 +323,11 @@ func (r *Recorder) Settle(s Settlement) SettleID {
 func (r *Recorder) Settled(id SettleID, a SettleAnswer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.settles[id].SettleAnswer, r.settles[id].ended = a, r.next()
+	x := &r.settles[id]
+	x.SettleAnswer, x.ended = a, r.next()
+	if a.NotBefore != 0 {
+		x.Settlement.NotBefore = a.NotBefore
+	}
 }
 
 // Command records what is asked of a group. Call it before the request leaves.

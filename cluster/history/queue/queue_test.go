@@ -219,7 +219,7 @@ func TestClaims(t *testing.T) {
 			b := s.gets("b", 0, 2, 2)
 			s.settles(a, queue.Ack)
 			s.refused(b, queue.Ack)
-		}, broken(queue.Stolen, queue.Denied)},
+		}, broken(queue.Stolen)},
 		"a late ack counts over a restart": {func(s *story) {
 			s.pushes(0)
 			a := s.gets("a", 0, 1, 1)
@@ -400,6 +400,12 @@ func TestEnds(t *testing.T) {
 			s.Push(queue.Push{Client: "p", Body: body(0)})
 			s.gets("a", 0, 1, 1)
 			s.ends(nil)
+		}, broken(queue.Lost)},
+		"gone when its group was made": {func(s *story) {
+			s.pushes(0)
+			s.orders(queue.Restart)
+			s.pushes(1)
+			s.Audit(queue.Audit{Group: "g", To: 100, Fresh: true})
 		}, broken(queue.Lost)},
 		"a push without an answer is nowhere": {func(s *story) {
 			s.Push(queue.Push{Client: "p", Body: body(0)})

@@ -109,6 +109,7 @@ func (a *app) simSummary(s sim.Summary) error {
 	return errors.Join(
 		a.Line("%d seeds in %.1f s, %.1f seeds/s: %d steps, %d starts of the node", s.Seeds, s.Seconds, float64(s.Seeds)/max(s.Seconds, 1e-9), s.Steps, s.Starts),
 		a.Line("%d records acknowledged, %d read", s.Acked, s.Reads),
+		a.Line("%d messages handed out, %d settlements acknowledged", s.HandOuts, s.Settles),
 		a.Line("%d faults: %s", total, strings.Join(faults, ", ")),
 		a.Line("%d seeds break a promise", len(s.Failures)),
 	)
@@ -142,8 +143,8 @@ func (a *app) simOne(seed uint64, trace bool) error {
 	case len(r.Violations) > 0:
 		printed = a.simFailure(r)
 	default:
-		printed = a.Line("seed %d, trace %016x: %d steps, %d starts of the node, %d records acknowledged, %d read, faults %v",
-			r.Seed, r.Hash, r.Steps, r.Starts, r.Acked, r.Reads, r.Faults)
+		printed = a.Line("seed %d, trace %016x: %d steps, %d starts of the node, %d records acknowledged, %d read, %d messages handed out, %d settlements acknowledged, faults %v",
+			r.Seed, r.Hash, r.Steps, r.Starts, r.Acked, r.Reads, r.HandOuts, r.Settles, r.Faults)
 	}
 	if printed == nil && len(r.Violations) > 0 {
 		return simBroken("seed %d breaks a promise", seed)
