@@ -359,6 +359,31 @@ func TestABrokenLaneSaysHowFarItGot(t *testing.T) {
 	})
 }
 
+// TestWhoDoesNotReadTheEndIsNoAttempt: a lane that is cut because its consumer does not take the broker's word.
+func TestWhoDoesNotReadTheEndIsNoAttempt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newFake(t, 0)
+		r := begin(t, 100, s)
+		s.values(1)
+		r.c.take()
+		r.c.shut()
+		s.values(1)
+		synctest.Wait() // it is being written
+		r.cancel(code.New(code.ShuttingDown, "down"))
+		r.c.mu.Lock()
+		r.c.broken = errors.New("reset")
+		gate := r.c.gate
+		r.c.gate = nil
+		r.c.mu.Unlock()
+		close(gate)
+		<-r.over
+		synctest.Wait()
+		if len(s.left) != 1 || !s.left[0].Orderly {
+			t.Fatalf("left %+v", s.left)
+		}
+	})
+}
+
 // TestOneThatCannotBeReadHoldsUpNothing: it is given back, and left alone when it comes again.
 func TestOneThatCannotBeReadHoldsUpNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -134,28 +134,30 @@ func (m *member) creditBack(over func()) *code.Error {
 
 // closed is called when the shard is: claims end with it.
 func (m *member) closed(why *code.Error) {
-	if !m.stop(why) {
+	forget, first := m.stop(why)
+	if !first {
 		return
 	}
+	forget()
 	m.seat.leave()
 	m.lane.cfg.Ended(m.id, why)
 	m.lane.signal()
 }
 
 // stop writes nothing more of the shard but why; with nil not even that.
-func (m *member) stop(why *code.Error) (first bool) {
+func (m *member) stop(why *code.Error) (forget func(), first bool) {
 	l := m.lane
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if m.ended {
-		return false
+		return nil, false
 	}
 	m.ended, m.over, m.left = true, true, true
 	m.gone()
 	if why != nil && !l.closed {
 		l.ends = append(l.ends, wire.ConsumeEnd{Shard: m.id, Code: why.Code, Message: why.Message})
 	}
-	return true
+	return m.forget, true
 }
 
 // gone counts a member that the consumer's leaving waited for. Called with the lane's lock.

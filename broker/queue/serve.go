@@ -70,13 +70,13 @@ func (l *Lane) Step(ctx context.Context) (more, over bool, end *wire.ConsumeEnd)
 	if e := l.flush(); err == nil {
 		err = e
 	}
+	why, told := errors.AsType[*code.Error](context.Cause(ctx)) // what the broker ends is nobody's attempt
 	switch {
 	case err != nil:
-		l.end(false)
+		l.end(told)
 		return false, true, nil
 	case ctx.Err() != nil:
-		why, told := errors.AsType[*code.Error](context.Cause(ctx))
-		l.end(told) // what the broker ends is nobody's attempt
+		l.end(told)
 		end = &wire.ConsumeEnd{Shard: wire.AllShards}
 		if told {
 			end.Code, end.Message = why.Code, why.Message

@@ -54,8 +54,8 @@ func consumeRules() []mutation {
 			name: "consume-count-what-the-broker-ends",
 			why:  "A restart of the broker is no attempt of anybody's.",
 			file: "broker/queue/serve.go",
-			old:  "		l.end(told) ",
-			new:  "		l.end(false) ",
+			old:  "		l.end(told)\n		end = &wire",
+			new:  "		l.end(false)\n		end = &wire",
 
 			caught: by("broker/queue", "TestABrokenLaneSaysHowFarItGot"),
 		},
