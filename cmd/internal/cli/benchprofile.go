@@ -19,6 +19,7 @@ import (
 const (
 	phaseMeasuring = "measuring"
 	phaseReplaying = "replaying"
+	phaseWorking   = "working off"
 )
 
 // benchProfiles takes profiles of a node while it is measured. The zero value takes none.
@@ -47,7 +48,7 @@ func (a *app) benchProfiles(f *benchFlags, t *benchTarget) (*benchProfiles, erro
 	}
 	// Over before the run is, so that what they show is the load. One that ends by count may be short.
 	within := max(f.spec.Duration*3/4, time.Second)
-	if f.spec.Messages > 0 || f.spec.Workload == load.Sub {
+	if f.spec.Messages > 0 || f.spec.Workload == load.Sub || f.spec.Workload == load.Work {
 		within = time.Second
 	}
 	return &benchProfiles{dir: f.profile, client: c, within: min(within, maxProfile*time.Second)}, nil
@@ -55,7 +56,7 @@ func (a *app) benchProfiles(f *benchFlags, t *benchTarget) (*benchProfiles, erro
 
 // watch begins once the run measures.
 func (p *benchProfiles) watch(ctx context.Context, now load.Progress) {
-	if p.dir == "" || now.Phase != phaseMeasuring && now.Phase != phaseReplaying {
+	if p.dir == "" || now.Phase != phaseMeasuring && now.Phase != phaseReplaying && now.Phase != phaseWorking {
 		return
 	}
 	p.once.Do(func() {
