@@ -47,7 +47,10 @@ func (s *Groups) applyGroup(e batch.Group) {
 	}
 	if e.Resets != g.resets {
 		was := g.state // none of it is changed in place from here on
-		s.undo.note(g, func() { g.state = was })
+		s.undo.note(g, func() {
+			s.endAll(g) // it was handed out by a group that never began again: nobody could settle it
+			g.state = was
+		})
 		g.begin(e)
 		return
 	}
@@ -184,15 +187,18 @@ func (g *Group) parkedWithin(from, to uint64) (out []uint64) {
 
 func (s *Groups) applyAttempt(g *Group, e batch.Attempt, checkpoint bool) {
 	was, parked := g.parked[e.Offset]
+	ended := uint64(e.Count)
+	e.Count = 0
 	s.undo.note(g, func() {
 		if parked {
 			g.parked[e.Offset] = was
-			return
+		} else {
+			delete(g.parked, e.Offset)
 		}
-		delete(g.parked, e.Offset)
+		if ended == 0 { // it was put elsewhere, and handed out from there: it is not due, or expires
+			s.takeBack(g, e.Offset)
+		}
 	})
-	ended := uint64(e.Count)
-	e.Count = 0
 	g.setParked(e)
 	s.pass(g, e.Offset, e.Offset+1)
 	if !checkpoint && ended > 0 {
@@ -203,11 +209,12 @@ func (s *Groups) applyAttempt(g *Group, e batch.Attempt, checkpoint bool) {
 func (s *Groups) applyDead(g *Group, e batch.Dead, checkpoint bool) {
 	was, dead := g.dead[e.Offset]
 	s.undo.note(g, func() {
-		if dead {
-			g.dead[e.Offset] = was
+		if !dead {
+			delete(g.dead, e.Offset)
 			return
 		}
-		delete(g.dead, e.Offset)
+		g.dead[e.Offset] = was
+		s.takeBack(g, e.Offset) // it was redriven, and handed out since
 	})
 	if e.Removed != batch.DeadKept {
 		delete(g.dead, e.Offset)

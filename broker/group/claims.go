@@ -214,6 +214,13 @@ func (s *Groups) keepEnded(g *Group) {
 	})
 }
 
+// takeBack ends the claim of a message, if there is one.
+func (s *Groups) takeBack(g *Group, offset uint64) {
+	if s.claimed(g, offset) {
+		s.endClaim(g, offset, g.work.claims[offset])
+	}
+}
+
 // back makes a message ready that was handed out and not tried. Another one of its key goes on holding that.
 func (s *Groups) back(g *Group, offset uint64, c claim) {
 	s.endClaim(g, offset, c)

@@ -105,6 +105,7 @@ func (s *Groups) holder(g *Group, x *Settlement, offset, handOut uint64, ack boo
 		return c, false
 	}
 	g.handed.add(offset, offset+1) // it is nobody else's any more
+	s.undo.note(g, func() { g.handed.remove(offset, offset+1) })
 	if a, parked := g.parked[offset]; parked {
 		s.parkedOld = true
 		if a.Retry {

@@ -141,16 +141,9 @@ func (s *Groups) Commit(mark uint64) {
 // Cut takes back what the batches from sequence at on said.
 func (s *Groups) Cut(at uint64) {
 	s.expired = nil
-	resets := map[*Group]uint32{}
-	for _, g := range s.taking {
-		resets[g] = g.resets
-	}
 	touched := s.undo.cut(at)
 	s.disband()
 	for _, g := range s.inOrder() {
-		if was, ok := resets[g]; ok && was != g.resets {
-			s.endAll(g) // it was handed out by a group that never began again, and could not be settled
-		}
 		for n := len(g.freed); n > 0 && g.freed[n-1].sequence >= at; n-- {
 			g.freed = g.freed[:n-1]
 		}

@@ -216,3 +216,42 @@ func TestOneHolderAfterATimeoutThatIsCutOff(t *testing.T) {
 		t.Fatal("a hand-out number is given twice")
 	}
 }
+
+// An ack of an earlier generation that could not be written counts when it comes again.
+func TestEarlierAckThatIsCutOff(t *testing.T) {
+	r := newGroupRig(t, Config{})
+	r.create(nil)
+	r.push(batch.Record{})
+	ack := r.settling(group.Ack, 0, r.wantOffsets(r.join(), 0)[0])
+	r.open()
+	r.c.Step(r.now, ack, &r.eff)
+	r.fail()
+	if a := r.got["settle"]; a.Err == nil {
+		t.Fatalf("what was not written is not refused: %+v", a)
+	}
+	r.step(ack)
+	if a := r.got["settle"]; a.Err != nil || a.Failed != nil {
+		t.Fatalf("%+v", a)
+	}
+}
+
+// The message of a claim whose entry was cut off is handed out again when it is given back, and with the attempt that the log
+// knows of.
+func TestWhatWasParkedByWhatIsCutOff(t *testing.T) {
+	r := newGroupRig(t, Config{})
+	r.create(nil)
+	a, b := r.joinFew(1), r.joinFew(1)
+	r.push(batch.Record{})
+	if len(r.hands[a]) == 0 {
+		a, b = b, a
+	}
+	r.c.Step(r.now, &LeaveGroup{Consumer: a, Delivered: 1}, &r.eff) // its attempt ends, and the message is b's
+	r.fail()
+	if h := r.wantOffsets(b, 0); h[0].Attempt != 2 {
+		t.Fatalf("%+v", h)
+	}
+	r.step(&LeaveGroup{Consumer: b, Orderly: true})
+	if h := r.wantOffsets(r.join(), 0); h[0].Attempt != 1 {
+		t.Fatalf("%+v", h)
+	}
+}

@@ -127,7 +127,7 @@ func (w *World) Actions(to []Action) []Action {
 	if w.left[Roll] > 0 && len(w.file) > 0 {
 		to = append(to, Action{Kind: doRoll})
 	}
-	if w.left[Trim] > 0 && w.flushed == len(w.file) && w.ledger.start < uint64(len(w.ledger.messages)) {
+	if w.left[Trim] > 0 && w.ledger.start < w.committed() {
 		to = append(to, Action{Kind: doTrim})
 	}
 	return w.commandActions(to)

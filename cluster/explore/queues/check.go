@@ -21,7 +21,7 @@ func (w *World) Check() error {
 
 // idle says that somebody could be handed a message, and is not. The core may need to read the log first.
 func (w *World) idle() error {
-	if len(w.scans) > 0 || w.ledger.paused || w.ledger.count(dead) >= int(w.setup.Settings.MaxDead) {
+	if len(w.scans) > 0 || w.ledger.paused || w.ledger.dead() >= int(w.setup.Settings.MaxDead) {
 		return nil
 	}
 	for i, c := range w.consumers {
@@ -29,7 +29,7 @@ func (w *World) idle() error {
 			continue
 		}
 		for o, m := range w.ledger.messages {
-			if m.sequence >= uint64(w.flushed) || m.told.fate != outstanding || m.dueAt() > w.now || m.expires != 0 && m.expires <= w.now {
+			if m.sequence >= uint64(w.flushed) || m.told.fate != outstanding || m.dueAt() > w.now || m.expired(w.now) {
 				continue
 			}
 			if _, held := w.keyHeld(uint64(o), true); held || w.holder(uint64(o)) != nil || m.key != "" && m.told.at >= uint64(w.flushed) {
@@ -41,9 +41,9 @@ func (w *World) idle() error {
 	return nil
 }
 
-func (l *ledger) count(f fate) (n int) {
+func (l *ledger) dead() (n int) {
 	for _, m := range l.messages {
-		if m.told.fate == f {
+		if m.told.fate == dead {
 			n++
 		}
 	}
@@ -88,8 +88,8 @@ func (w *World) agrees(v *group.View) error {
 			}
 		}
 	}
-	if got := info.Ready + info.InFlight + info.Delayed; got != open || info.InFlight != inFlight || info.Dead != uint64(w.ledger.count(dead)) {
-		return fmt.Errorf("the core counts %+v, and %d are outstanding, %d in flight, %d dead", info, open, inFlight, w.ledger.count(dead))
+	if got := info.Ready + info.InFlight + info.Delayed; got != open || info.InFlight != inFlight || info.Dead != uint64(w.ledger.dead()) {
+		return fmt.Errorf("the core counts %+v, and %d are outstanding, %d in flight, %d dead", info, open, inFlight, w.ledger.dead())
 	}
 	return w.addsUp(info, open)
 }
@@ -165,6 +165,10 @@ func (w *World) Finish() error {
 			}
 		case w.ledger.paused:
 			if err := w.command(Action{Kind: doResume}); err != nil {
+				return err
+			}
+		case w.ledger.dead() >= int(w.setup.Settings.MaxDead): // the group stands still until there is room
+			if err := w.command(Action{Kind: doDiscard}); err != nil {
 				return err
 			}
 		case w.consumers[0].is == nil:

@@ -117,18 +117,19 @@ func (w *World) die(i int, how uint8) error {
 		if !h.live || int(h.to) != i {
 			continue
 		}
+		w.ended(h)
 		if h.handOut <= delivered && (h.handOut <= begun || working < is.Concurrency) {
 			working++
 			may.ends = append(may.ends, ending{offset: h.offset, attempt: h.attempt})
+			h.entry = true
 		}
-		w.ended(h)
 	}
 	c.is = nil
 	return w.step(&shard.LeaveGroup{Consumer: is, Delivered: delivered, Begun: begun, To: w.ask(asked{what: doDie})}, may)
 }
 
 // ended ends a claim. Whether that is committed is known by how long the log is then.
-func (w *World) ended(h *hand) { h.live, h.returns, h.endedAt = false, false, justNow }
+func (w *World) ended(h *hand) { h.live, h.entry, h.returns, h.endedAt = false, false, false, justNow }
 
 // justNow stands for the end of the step under way.
 const justNow = math.MaxUint64
@@ -156,7 +157,7 @@ func (w *World) due() (at int64, needs Budget) {
 	for _, m := range w.ledger.messages {
 		if m.told.fate == outstanding {
 			see(m.dueAt(), faults)
-			see(m.expires, Expire)
+			see(m.expiresAt(), Expire)
 		}
 	}
 	return at, needs
@@ -211,7 +212,7 @@ func (w *World) timedOut() (ends []ending) {
 		if h := &w.hands[i]; h.live && h.deadline <= w.now {
 			ends = append(ends, ending{offset: h.offset, attempt: h.attempt, due: w.now})
 			w.ended(h)
-			h.returns = true
+			h.entry, h.returns = true, true
 		}
 	}
 	return ends
@@ -278,7 +279,8 @@ func (w *World) handAction(a Action) error {
 	}
 	if !asks.fails {
 		w.ended(h)
-		h.returns = a.Kind != doRelease
+		h.entry = a.Kind != doRelease
+		h.returns = h.entry
 	}
 	x.Tokens = []group.Token{t}
 	return w.settle(x, asks, may)
@@ -359,7 +361,7 @@ func (w *World) pair(h *hand) error {
 	asks := asked{what: doPair, fails: !h.live}
 	if h.live {
 		w.ended(h)
-		h.returns = true
+		h.entry, h.returns = true, true
 	}
 	return w.step(&shard.Publish{Batch: b, To: w.ask(asks)}, may)
 }

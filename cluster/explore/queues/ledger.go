@@ -32,6 +32,9 @@ type told struct {
 	fate     fate
 	attempts uint32
 	due      int64  // of its next attempt; 0: as it was published
+	parked   bool   // by an entry of its own
+	moved    uint64 // sequence of the last batch with which nothing ended: that redrove or rescheduled it; 0: none did
+	expires  int64  // of one that is: redriven, it does not expire again
 	retry    bool   // it has been tried, and has its key until it ends
 	at       uint64 // sequence of the batch that says so
 }
@@ -46,6 +49,17 @@ type message struct {
 	priority   uint8
 	told       told
 }
+
+// expiresAt is when a message may not be handed out any more; 0 for never.
+func (m *message) expiresAt() int64 {
+	if m.told.parked {
+		return m.told.expires
+	}
+	return m.expires
+}
+
+// expired says whether that is over.
+func (m *message) expired(now int64) bool { return m.expiresAt() != 0 && m.expiresAt() <= now }
 
 // ledger is what the whole log says, read naively from its beginning: no checkpoint, no cursor, no ranges. There is one group.
 type ledger struct {
@@ -131,8 +145,11 @@ func (l *ledger) entry(sequence uint64, e batch.Entry) {
 			}
 		}
 	case batch.Attempt:
-		l.messages[e.Offset].expires = e.Expires // one that is redriven does not expire again
-		l.messages[e.Offset].told = told{attempts: e.Attempts, due: e.Due, retry: e.Retry, at: sequence}
+		moved := l.messages[e.Offset].told.moved
+		if e.Count == 0 {
+			moved = sequence
+		}
+		l.messages[e.Offset].told = told{moved: moved, attempts: e.Attempts, due: e.Due, expires: e.Expires, parked: true, retry: e.Retry, at: sequence}
 	case batch.Dead:
 		m := &l.messages[e.Offset]
 		l.late = l.late || e.Removed != batch.DeadKept && e.Offset < l.cursor

@@ -63,7 +63,7 @@ func run(t *testing.T, s *Setup, o explore.Options) explore.Result[Action] {
 				t.Log(a)
 				return
 			}
-			t.Logf("%+v", w.ledger)
+			t.Logf("now %d, flushed %d of %d and %d; %+v; hands %+v", w.now-began, w.flushed, len(w.file), len(w.unwritten), w.ledger, w.hands)
 		})
 		t.Log("replayed:", err)
 		return explore.Result[Action]{}

@@ -116,7 +116,7 @@ func (w *World) settled(may *permits, l *ledger, how batch.How, offset uint64) e
 	case batch.SettledAcked:
 		return w.settles(may, offset)
 	case batch.SettledExpired:
-		if m.expires == 0 || m.expires > w.now {
+		if !m.expired(w.now) {
 			return fmt.Errorf("message %d has not expired", offset)
 		}
 		if w.holder(offset) != nil {
@@ -163,8 +163,8 @@ func (w *World) attempt(may *permits, l *ledger, e batch.Attempt) error {
 	if e.Due < x.due {
 		return fmt.Errorf("it is due at %d, before %d", e.Due, x.due)
 	}
-	if e.Expires != m.expires {
-		return fmt.Errorf("message %d expires at %d", e.Offset, m.expires)
+	if e.Expires != m.expiresAt() {
+		return fmt.Errorf("message %d expires at %d", e.Offset, m.expiresAt())
 	}
 	return nil
 }
@@ -200,7 +200,7 @@ func (w *World) dead(may *permits, l *ledger, e batch.Dead) error {
 		return fmt.Errorf("message %d is %s already (S8)", e.Offset, m.told.fate)
 	}
 	if e.Reason == batch.DeadExpired {
-		if !w.setup.Settings.DeadExpired || m.expires == 0 || m.expires > w.now || w.holder(e.Offset) != nil {
+		if !w.setup.Settings.DeadExpired || !m.expired(w.now) || w.holder(e.Offset) != nil {
 			return fmt.Errorf("message %d has not expired, or is not to be kept", e.Offset)
 		}
 		return nil
@@ -255,6 +255,7 @@ func (w *World) take(h group.Hand) error {
 		w.highest = it.HandOut
 		w.hands = append(w.hands, hand{
 			generation: w.cfg.Generation, resets: h.Resets, handOut: it.HandOut, offset: it.Offset, attempt: it.Attempt, to: uint8(to), live: true,
+			moved:    w.ledger.messages[it.Offset].told.moved,
 			deadline: w.now + int64(w.setup.Settings.AckWait),
 		})
 	}
@@ -298,7 +299,7 @@ func (w *World) mayHave(h group.Hand, it group.Handed) error {
 		return fmt.Errorf("it is %s (S9)", m.told.fate)
 	case m.dueAt() > w.now:
 		return fmt.Errorf("it is due in %d us", m.dueAt()-w.now)
-	case m.expires != 0 && m.expires <= w.now:
+	case m.expired(w.now):
 		return errors.New("it has expired")
 	case it.Attempt != m.told.attempts+1:
 		return fmt.Errorf("it is called attempt %d after %d have ended", it.Attempt, m.told.attempts)
@@ -335,7 +336,7 @@ func (w *World) keyHeld(offset uint64, maybe bool) (by uint64, held bool) {
 			return uint64(o), true
 		}
 		// What has expired is not handed out after a crash either: its key may be free, or not yet.
-		if w.endsUncommitted(uint64(o)) && (m.expires == 0 || m.expires > w.now) || maybe && m.told.at >= uint64(w.flushed) {
+		if w.endsUncommitted(uint64(o)) && !m.expired(w.now) || maybe && m.told.at >= uint64(w.flushed) {
 			return uint64(o), true
 		}
 	}
@@ -344,9 +345,8 @@ func (w *World) keyHeld(offset uint64, maybe bool) (by uint64, held bool) {
 
 // endsUncommitted says whether a message that was handed out in this generation has an end that may still be lost.
 func (w *World) endsUncommitted(offset uint64) bool {
-	t := w.ledger.messages[offset].told
-	return t.fate != outstanding && t.at >= uint64(w.flushed) && slices.ContainsFunc(w.hands, func(h hand) bool {
-		return h.offset == offset && h.generation == w.cfg.Generation && h.resets == w.ledger.resets
+	return slices.ContainsFunc(w.hands, func(h hand) bool {
+		return h.offset == offset && h.generation == w.cfg.Generation && h.resets == w.ledger.resets && h.entry && h.endedAt > uint64(w.flushed)
 	})
 }
 

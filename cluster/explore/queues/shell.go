@@ -137,9 +137,10 @@ func (w *World) writeFails() error {
 	if err := w.reread(); err != nil {
 		return err
 	}
-	for i := range w.hands { // and what was handed out by what never happened is nobody's
-		if h := &w.hands[i]; h.live && (h.resets != w.ledger.resets || w.ledger.messages[h.offset].told.fate != outstanding) {
-			h.live = false
+	for i := range w.hands { // what was handed out by what never happened is nobody's
+		h := &w.hands[i]
+		if h.resets != w.ledger.resets || h.moved >= uint64(len(w.file)) || w.ledger.messages[h.offset].told.fate != outstanding {
+			h.live, h.returns = false, false
 		}
 	}
 	w.core.Step(w.now, shard.WriteFailed{Err: code.New(code.StorageFull, "full")}, &w.eff)
@@ -192,7 +193,8 @@ func (w *World) crash(keeps bool) error {
 		c.is, c.credit = nil, &credit{most: w.setup.Credit}
 	}
 	for i := range w.hands {
-		w.hands[i].live = false
+		h := &w.hands[i]
+		h.live, h.entry, h.returns, h.endedAt = false, false, false, 0
 	}
 	w.highest = 0
 	w.cfg.Generation++

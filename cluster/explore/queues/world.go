@@ -74,7 +74,9 @@ type hand struct {
 	offset     uint64
 	attempt    uint32
 	to         uint8
-	returns    bool   // it was ended by an entry, and is there again when that is cut off
+	moved      uint64 // sequence of the batch that redrove or rescheduled it; 0: none did
+	entry      bool   // it was ended by an entry
+	returns    bool   // and is there again when that is cut off
 	live       bool   // nobody else may have it
 	deadline   int64  // of the claim
 	endedAt    uint64 // how long the log was then: its end is committed when that is flushed
