@@ -27,6 +27,8 @@ type delivery struct {
 	slice    batch.Slice
 	taken    int
 	size     int64
+	// adopted are hand-outs of messages that the application had already, rising.
+	adopted []uint64
 }
 
 // messageBuffer is what waits for the application, in the order of its coming. It is the consumer's, under its mu.
@@ -178,6 +180,12 @@ func (g *Consumer) pull(now time.Time) (*Message, *Error) {
 			g.shift()
 			continue
 		}
+		if handOut := d.first + uint64(d.taken); slices.Contains(d.adopted, handOut) {
+			d.taken++
+			d.shard.begun = handOut
+			d.lane.begin()
+			continue
+		}
 		m := newMessage(g, d, &rec, b.offset())
 		d.taken++
 		g.out++
@@ -215,6 +223,8 @@ func (g *Consumer) enqueue(d *delivery) {
 	b := &g.buffer
 	switch {
 	case d.shard.lane != d.lane || d.lane.leaving: // ended, or about to: the broker takes all of it back
+		return
+	case g.adoptClaims(d): // and nothing else is in it
 		return
 	case g.draining || b.unread:
 		g.giveBack([]*delivery{d})
@@ -264,7 +274,7 @@ func (d *delivery) each(f func(handOut, offset uint64)) error {
 		if err != nil || !ok {
 			return err
 		}
-		if i >= d.taken {
+		if i >= d.taken && !slices.Contains(d.adopted, d.first+uint64(i)) {
 			f(d.first+uint64(i), metas.Offset())
 		}
 	}

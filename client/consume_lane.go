@@ -185,7 +185,7 @@ func (g *Consumer) adopt(l *consumeLane) {
 	g.mu.Lock()
 	g.lanes[l] = struct{}{}
 	for _, s := range l.shards {
-		s.lane, s.joining = l, false
+		s.lane, s.joining, s.joined = l, false, time.Now()
 		g.book.Up(s.id)
 	}
 	if g.closing || g.concurrency > l.concurrency && g.out == 0 {
@@ -330,6 +330,9 @@ func (g *Consumer) lost(l *consumeLane, err *Error) {
 			}
 		}
 	}
+	for _, s := range l.shards {
+		s.holdExtensions()
+	}
 	l.shards, l.asked = nil, nil
 	g.rouseAll()
 	poke(g.rest)
@@ -351,6 +354,7 @@ func (g *Consumer) lost(l *consumeLane, err *Error) {
 // homeless takes a shard from its lane. What came over it and was not handed on comes again. Called with mu held.
 func (g *Consumer) homeless(s *consumeShard, at time.Time) {
 	s.lane, s.joinAt = nil, at
+	g.keep(s)
 	g.buffer.drop(func(d *delivery) bool { return d.shard == s })
 }
 
@@ -370,6 +374,7 @@ func (g *Consumer) shardEnded(l *consumeLane, shard uint32, err *Error) (left bo
 				s.extensions = append(s.extensions, asked...)
 			}
 		}
+		s.holdExtensions()
 		g.rouseAll()
 	}
 	left = len(l.shards) > 0

@@ -76,6 +76,7 @@ type Consumer struct {
 	wait        backoff.Backoff // of joining, when the connection is what failed
 	book        *settle.Book
 	buffer      messageBuffer
+	handlers    map[*handler]struct{}
 }
 
 // consumeShard is where a consumer stands in one shard. All of it is under Consumer.mu.
@@ -91,6 +92,9 @@ type consumeShard struct {
 	wait    backoff.Backoff
 	// extensions to be sent.
 	extensions []*extension
+	// kept is what handlers work on whose claims the broker has forgotten, by offset, since joined; see keep.
+	kept   map[uint64]*Message
+	joined time.Time
 }
 
 // Consume joins a group of the queue, which it makes with DefaultGroup's settings when there is none (unless MustExist). ctx
@@ -103,7 +107,7 @@ func (q *Queue) Consume(ctx context.Context, group string, opts ...ConsumeOption
 	g := &Consumer{
 		c: q.c, q: q, group: group, cfg: defaultConsumeConfig(), concurrency: 1,
 		ready: make(chan struct{}, 1), kick: make(chan struct{}, 1), rest: make(chan struct{}, 1), over: make(chan struct{}),
-		lanes: map[*consumeLane]struct{}{}, wait: backoff.Backoff{Rand: q.c.rng, Base: retryBase, Cap: retryCap},
+		lanes: map[*consumeLane]struct{}{}, handlers: map[*handler]struct{}{}, wait: backoff.Backoff{Rand: q.c.rng, Base: retryBase, Cap: retryCap},
 	}
 	for _, o := range opts {
 		o.applyConsume(&g.cfg)

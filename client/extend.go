@@ -17,6 +17,7 @@ type extension struct {
 	m     *Message
 	shard *consumeShard
 	forUs uint64
+	auto  bool // asked for by Handle, which looks again
 	sent  time.Time
 	// done hears the answer, under Consumer.mu: it must not wait.
 	done func(err *Error)
@@ -31,7 +32,7 @@ func (m *Message) Extend(ctx context.Context, d time.Duration) error {
 	ctx, cancel := withDefaultTimeout(ctx, DefaultRequestTimeout)
 	defer cancel()
 	answer := make(chan *Error, 1)
-	x := m.extend(d, func(err *Error) { answer <- err })
+	x := m.extend(d, false, func(err *Error) { answer <- err })
 	select {
 	case err := <-answer:
 		return orNil(err)
@@ -43,17 +44,19 @@ func (m *Message) Extend(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (m *Message) extend(d time.Duration, done func(*Error)) *extension {
+func (m *Message) extend(d time.Duration, auto bool, done func(*Error)) *extension {
 	us := uint64((d + time.Microsecond - 1) / time.Microsecond)
-	x := &extension{m: m, shard: m.from.shard, forUs: us, done: done}
 	g := m.g
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	x := &extension{m: m, shard: m.from.shard, forUs: us, auto: auto, done: done}
 	switch {
 	case m.op != 0:
 		done(code.New(code.NoLongerOwner, "extend the claim of %s: it was settled here before", m.ID()))
 	case g.err != nil:
 		done(g.err)
+	case auto && m.awaited(time.Now(), time.Until(m.until())):
+		done(nil) // see holdExtensions
 	default:
 		x.shard.extensions = append(x.shard.extensions, x)
 		if x.shard.lane != nil {

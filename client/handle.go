@@ -54,6 +54,9 @@ func RetryAfter(after time.Duration, err error) error {
 // when the claim is lost: then its cause (context.Cause) is ErrNoLongerOwner, and somebody else may have the message. A call that
 // fails because ctx has ended counts as no attempt.
 //
+// A broker that was started again hands out anew what is in work. Handed out to this consumer, as it mostly is, that is no second
+// call: the one that is under way goes on, under the new claim.
+//
 // n should not exceed MaxInFlight. When it is more than the consumer had been set up for, and nothing is in work, the consumer
 // joins anew to say so: brokers count no more attempts than that when the process dies. Concurrency sets it up from the beginning.
 func (g *Consumer) Handle(ctx context.Context, n int, fn func(ctx context.Context, m *Message) error) error {
@@ -64,6 +67,9 @@ func (g *Consumer) Handle(ctx context.Context, n int, fn func(ctx context.Contex
 	work, cancel := joinContexts(ctx, g.ctx)
 	defer cancel()
 	h := &handler{g: g, ctx: work, asked: ctx, fn: fn, active: map[*Message]*call{}}
+	g.mu.Lock()
+	g.handlers[h] = struct{}{}
+	g.mu.Unlock()
 	var workers, extender sync.WaitGroup
 	stop := make(chan struct{})
 	extender.Go(func() { h.keepClaims(stop) })
@@ -72,6 +78,9 @@ func (g *Consumer) Handle(ctx context.Context, n int, fn func(ctx context.Contex
 		workers.Go(func() { why[i] = h.work(ctx) })
 	}
 	workers.Wait()
+	g.mu.Lock()
+	delete(g.handlers, h)
+	g.mu.Unlock()
 	close(stop)
 	extender.Wait()
 	return why[0]
@@ -188,7 +197,7 @@ func (h *handler) keepClaims(stop <-chan struct{}) {
 // extend extends what is due and returns when to look again.
 func (h *handler) extend(now time.Time) time.Duration {
 	h.mu.Lock()
-	active := make([]*Message, 0, len(h.active))
+	active, asked := make([]*Message, 0, len(h.active)), map[*Message]uint64{}
 	for m, c := range h.active {
 		if !c.extending {
 			active = append(active, m)
@@ -197,7 +206,13 @@ func (h *handler) extend(now time.Time) time.Duration {
 	h.mu.Unlock()
 	h.g.mu.Lock() // comes before h.mu
 	half := h.g.ackWait / 2
-	active = slices.DeleteFunc(active, func(m *Message) bool { return m.op != 0 || m.until().Sub(now) > half })
+	active = slices.DeleteFunc(active, func(m *Message) bool {
+		if left := m.until().Sub(now); m.op != 0 || left > half || m.awaited(now, left) {
+			return true
+		}
+		asked[m] = m.handOut
+		return false
+	})
 	h.g.mu.Unlock()
 	for _, m := range active {
 		h.mu.Lock()
@@ -207,7 +222,12 @@ func (h *handler) extend(now time.Time) time.Duration {
 		}
 		h.mu.Unlock()
 		if c != nil {
-			m.extend(0, func(err *Error) { h.extended(m, err) })
+			m.extend(0, true, func(err *Error) {
+				if m.handOut != asked[m] {
+					err = nil // it was handed out here again meanwhile
+				}
+				h.extended(m, err)
+			})
 		}
 	}
 	return max(half/8, time.Millisecond)

@@ -90,7 +90,10 @@ func (m *Message) ID() MessageID { return MessageID{m.Shard, m.Offset} }
 // handed out to this group, so that a stream or queue stores it once within its dedup window however often this is processed.
 // Publishing several records, add to it what tells them apart.
 func (m *Message) DedupID() string {
-	return fmt.Sprintf("q%016x.%d.%d", m.from.claims.Group, m.Shard, m.Offset)
+	m.g.mu.Lock()
+	group := m.from.claims.Group
+	m.g.mu.Unlock()
+	return fmt.Sprintf("q%016x.%d.%d", group, m.Shard, m.Offset)
 }
 
 // Deadline is when the claim ends unless it is extended: a little earlier at the broker than here.

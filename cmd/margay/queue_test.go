@@ -236,25 +236,39 @@ func TestWorkStops(t *testing.T) {
 	}
 }
 
-// Working goes on when the broker comes back, and says so.
+// Working goes on when the broker comes back, and says so. What was under way is not begun a second time.
 func TestWorkOverARestart(t *testing.T) {
 	h := newHome(t)
 	node := h.serve()
 	h.ok("queue", "create", "jobs")
+	h.ok("group", "create", "jobs", "g", "--ack-wait", "500ms")
 	h.ok("push", "jobs", "before")
-	w := h.start("work", "jobs", "--group", "g", "--", "sh", "-c", "cat; echo")
-	w.await(w.out, "before\n")
+	const script = "v=$(cat); echo begun $v; until test $v != long || test -e release; do sleep 0.01; done; echo $v is done"
+	w := h.start("work", "jobs", "--group", "g", "--", "sh", "-c", script)
+	w.await(w.out, "before is done\n")
+	h.ok("push", "jobs", "long")
+	w.await(w.out, "begun long\n")
 	node.signal(syscall.SIGKILL)
 	<-node.done
 	h.serve()
 	h.ok("push", "jobs", "behind")
-	w.await(w.out, "behind\n")
-	if said := w.err.String(); !strings.Contains(said, "lost the broker") || !strings.Contains(said, "connected again") {
+	w.await(w.err, "connected again")
+	if err := os.WriteFile(h.path("release"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.await(w.out, "behind is done\n")
+	if said := w.err.String(); !strings.Contains(said, "lost the broker") || strings.Contains(said, "message") {
 		t.Errorf("it said %q", said)
+	}
+	if want := "begun before\nbefore is done\nbegun long\nlong is done\nbegun behind\nbehind is done\n"; w.out.String() != want {
+		t.Errorf("it did %q", w.out)
 	}
 	w.signal(syscall.SIGINT)
 	if code := w.exit(patience); code != 0 {
 		t.Errorf("exit %d", code)
+	}
+	if got := h.ok("queue", "peek", "jobs", "--group", "g"); got != "" {
+		t.Errorf("left: %q", got)
 	}
 }
 
