@@ -178,7 +178,7 @@ func (w *worker) tell(m *client.Message, r *work.Result, outcome string, err err
 		record := viewRecord(&m.Record)
 		v.Key, v.KeyEncoding = record.Key, record.KeyEncoding
 		if err != nil {
-			v.Error = message(err)
+			v.Error = err.Error()
 		}
 		return w.a.JSON(v)
 	}
@@ -187,7 +187,7 @@ func (w *worker) tell(m *client.Message, r *work.Result, outcome string, err err
 	case errors.Is(err, code.NoLongerOwner):
 		w.a.Warn("%s: %s, but too late: the claim had ended, and another may have it", at, outcome)
 	case err != nil:
-		w.a.Warn("%s: %s, but that is not settled: %s", at, outcome, message(err))
+		w.a.Warn("%s: %s, but that is not settled: %s", at, outcome, err)
 	case outcome == "lost":
 		w.a.Warn("%s: the claim is lost, and the command was ended: another may have it", at)
 	case outcome == "given_back":
