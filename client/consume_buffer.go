@@ -300,7 +300,7 @@ func (g *Consumer) sweep() {
 		}
 		at := now.Add(max(ripe, time.Millisecond)) // what comes from now on is not ripe before
 		if len(b.queue) > 0 {
-			at = b.queue[0].at.Add(ripe)
+			at = b.queue[0].at.Add(ripe + 1) // before leaves out what is just that old
 		}
 		g.mu.Unlock()
 		resetTimer(timer, at)

@@ -114,10 +114,6 @@ func (s *Groups) pick(g *Group, c *Consumer, n int) []Handed {
 			break
 		}
 		q := &w.ready[level]
-		if q.keyFirst() {
-			out = s.pickKey(g, c, q.turns.pop(), out)
-			continue
-		}
 		it := q.front()
 		switch {
 		case it.turn:
@@ -146,7 +142,7 @@ func (w *work) level(now int64, age uint64) int {
 		if q.empty() {
 			continue
 		}
-		at := q.at()
+		at := q.front().at
 		old := age > 0 && now-at > int64(age)
 		switch {
 		case old && at < oldest:
