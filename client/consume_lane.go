@@ -44,8 +44,7 @@ type consumeLane struct {
 	// Under Consumer.mu.
 	shards   []*consumeShard
 	limit    uint32 // messages in flight that the broker was told last
-	share    uint32
-	begun    bool // something was begun that the broker was not told of
+	begun    bool   // something was begun that the broker was not told of
 	notedAt  time.Time
 	useful   bool
 	parted   bool // a shard ended: answers about it may come that nobody waits for any more
@@ -138,8 +137,12 @@ func (l *consumeLane) consume() (answered bool, _ error) {
 	}
 	g.mu.Lock()
 	l.concurrency = g.concurrency
-	l.share = g.shareOf(len(l.shards), len(l.shards))
-	l.limit = l.share
+	l.limit = g.shareOf(len(l.shards), len(l.shards))
+	for _, s := range l.shards {
+		if !g.book.Idle(s.id) {
+			l.limit = 0 // it would be handed what it has settled and not been able to say
+		}
+	}
 	req.MaxInFlight, req.Concurrency = l.limit, uint32(l.concurrency)
 	g.mu.Unlock()
 	if err := l.lane.SendFrame(corrConsume, req); err != nil {
@@ -227,6 +230,11 @@ func (g *Consumer) shareOf(n, joining int) uint32 {
 func (l *consumeLane) limitNow() uint32 {
 	if b := &l.g.buffer; l.g.draining || l.leaving || b.full || b.unread {
 		return 0
+	}
+	for _, s := range l.shards {
+		if l.g.book.Behind(s.id) {
+			return 0
+		}
 	}
 	return l.g.shareOf(len(l.shards), 0)
 }

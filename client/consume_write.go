@@ -9,16 +9,22 @@ import (
 	"margay.dev/wire"
 )
 
+// keepWriteBuffer is the largest buffer that a lane writes from again.
+const keepWriteBuffer = 256 << 10
+
 // write writes what there is to say, until the lane ends.
 func (l *consumeLane) write(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	var w laneWriter
+	var buf []byte
 	for {
-		at := w.gather(l, time.Now())
-		if w.encode(); len(w.buf) > 0 {
-			if l.lane.Write(w.buf) != nil {
+		var at time.Time
+		if buf, at = l.gather(buf[:0], time.Now()); len(buf) > 0 {
+			if l.lane.Write(buf) != nil {
 				return
+			}
+			if cap(buf) > keepWriteBuffer {
+				buf = nil
 			}
 			continue
 		}
@@ -37,28 +43,15 @@ func (l *consumeLane) write(ctx context.Context) {
 	}
 }
 
-// laneWriter is what a writer writes next, kept for the time after.
-type laneWriter struct {
-	buf     []byte
-	settles []settleFrame
-	leave   bool
-}
-
-// settleFrame is a settlement to be written: what an answer, which may end it at any time, does not touch.
-type settleFrame struct {
-	ticket uint64
-	frame  wire.Settle
-}
-
-// gather takes what is to be written now, and says when to look again without being woken.
-func (w *laneWriter) gather(l *consumeLane, now time.Time) (at time.Time) {
+// gather appends what is to be written now, and says when to look again without being woken. What was settled comes before more
+// is asked for.
+func (l *consumeLane) gather(buf []byte, now time.Time) (_ []byte, at time.Time) {
 	g := l.g
 	sooner := func(t time.Time) {
 		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
 			at = t
 		}
 	}
-	w.buf, w.settles, w.leave = w.buf[:0], w.settles[:0], false
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	l.awake = false
@@ -69,9 +62,9 @@ func (w *laneWriter) gather(l *consumeLane, now time.Time) (at time.Time) {
 			if f == nil {
 				break
 			}
-			w.settles = append(w.settles, settleFrame{f.Ticket, wire.Settle{
+			buf = wire.AppendFrame(buf, f.Ticket, &wire.Settle{
 				GroupID: f.Group, Shard: f.Shard, Resets: f.Resets, Generation: f.Generation, Runs: f.Runs(),
-			}})
+			})
 		}
 		sooner(g.book.Wake(s.id, now))
 		idle = idle && g.book.Idle(s.id)
@@ -80,20 +73,21 @@ func (w *laneWriter) gather(l *consumeLane, now time.Time) (at time.Time) {
 	due := l.notedAt.Add(notePause)
 	switch {
 	case l.leaveOut:
-	case limit != l.limit, l.begun && (len(w.settles) > 0 || !now.Before(due)):
-		w.buf = l.appendFlow(w.buf, limit)
+	case limit != l.limit, l.begun && (len(buf) > 0 || !now.Before(due)):
+		buf = l.appendFlow(buf, limit)
 		l.notedAt = now
 	case l.begun:
 		sooner(due)
 	}
-	w.buf = l.appendExtensions(w.buf, now)
+	buf = l.appendExtensions(buf, now)
 	if l.leaving {
-		if w.leave = !l.leaveOut && (idle || !now.Before(l.leaveBy)); w.leave {
+		if !l.leaveOut && (idle || !now.Before(l.leaveBy)) {
 			l.leaveOut, l.leaveBy = true, now.Add(closeWait)
+			buf = wire.AppendFrame(buf, corrLeave, &wire.Leave{})
 		}
 		sooner(l.leaveBy)
 	}
-	return at
+	return buf, at
 }
 
 // appendFlow tells how much may be in flight, and what was begun. Called with mu held.
@@ -107,17 +101,6 @@ func (l *consumeLane) appendFlow(buf []byte, limit uint32) []byte {
 	}
 	l.limit, l.begun = limit, false
 	return wire.AppendFrame(buf, 0, &f)
-}
-
-// encode makes frames of what was taken.
-func (w *laneWriter) encode() {
-	for i := range w.settles {
-		w.buf = wire.AppendFrame(w.buf, w.settles[i].ticket, &w.settles[i].frame)
-	}
-	clear(w.settles)
-	if w.leave {
-		w.buf = wire.AppendFrame(w.buf, corrLeave, &wire.Leave{})
-	}
 }
 
 // overdue reports whether the broker owes the answer to Leave.

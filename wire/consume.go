@@ -19,7 +19,8 @@ type Consume struct {
 	Group string // a name
 	// Consumer is what lists call the consumer; at most MaxName bytes, and may be empty.
 	Consumer string
-	// MaxInFlight is how many messages may be out on the lane and not settled, over all shards: 1 to MaxInFlight.
+	// MaxInFlight is how many messages may be out on the lane and not settled, over all shards: 0 to MaxInFlight. A consumer that has
+	// settled messages before it was cut off begins with 0, so that they are not handed to it again before it has said so.
 	MaxInFlight uint32
 	// Concurrency is how many of them are worked on at a time, at least 1: when the connection dies, the attempts of no more
 	// than these, and of those it said it had begun, are counted.
@@ -55,7 +56,7 @@ func (f *Consume) Parse(body []byte) error {
 	f.Log = c.logID()
 	f.Group = c.name()
 	f.Consumer = c.text(MaxName)
-	f.MaxInFlight = uint32(c.within(uint64(c.u32()), 1, MaxInFlight))
+	f.MaxInFlight = uint32(c.within(uint64(c.u32()), 0, MaxInFlight))
 	if f.Concurrency = c.u32(); f.Concurrency == 0 {
 		c.fail(ErrValue)
 	}

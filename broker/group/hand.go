@@ -114,6 +114,10 @@ func (s *Groups) pick(g *Group, c *Consumer, n int) []Handed {
 			break
 		}
 		q := &w.ready[level]
+		if q.keyFirst() {
+			out = s.pickKey(g, c, q.turns.pop(), out)
+			continue
+		}
 		it := q.front()
 		switch {
 		case it.turn:
@@ -142,7 +146,7 @@ func (w *work) level(now int64, age uint64) int {
 		if q.empty() {
 			continue
 		}
-		at := q.front().at
+		at := q.at()
 		old := age > 0 && now-at > int64(age)
 		switch {
 		case old && at < oldest:

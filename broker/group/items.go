@@ -34,11 +34,25 @@ func (it *item) plain() bool {
 type fifo struct {
 	items []item
 	head  int
+	turns turns
 }
 
-func (q *fifo) empty() bool { return q.head == len(q.items) }
+func (q *fifo) empty() bool { return q.head == len(q.items) && len(q.turns) == 0 }
+
+// keyFirst says whether the turn of a key comes before the first of the items. There is one of both at least.
+func (q *fifo) keyFirst() bool {
+	return len(q.turns) > 0 && (q.head == len(q.items) || q.turns[0].offset < q.items[q.head].offset)
+}
 
 func (q *fifo) front() *item { return &q.items[q.head] }
+
+// at is since when the first is ready.
+func (q *fifo) at() int64 {
+	if q.keyFirst() {
+		return q.turns[0].at
+	}
+	return q.front().at
+}
 
 // push appends an item; a range that follows on is joined to the last one.
 func (q *fifo) push(it item) {
@@ -65,7 +79,7 @@ func (q *fifo) pushFront(it item) {
 func (q *fifo) pop() {
 	q.head++
 	switch {
-	case q.empty():
+	case q.head == len(q.items):
 		q.items, q.head = q.items[:0], 0
 		if cap(q.items) > 1024 {
 			q.items = nil
@@ -74,6 +88,55 @@ func (q *fifo) pop() {
 		n := copy(q.items, q.items[q.head:])
 		q.items, q.head = q.items[:n], 0
 	}
+}
+
+// turns are those of keys that take none from each other: a heap by the first offset of each. So messages are handed out about
+// in their order, and those that are handed out together lie together.
+type turns []turn
+
+type turn struct {
+	offset, key uint64
+	at          int64
+}
+
+func (h *turns) push(t turn) {
+	*h = append(*h, t)
+	q := *h
+	for i := len(q) - 1; i > 0; {
+		up := (i - 1) / 2
+		if q[up].offset <= q[i].offset {
+			return
+		}
+		q[i], q[up] = q[up], q[i]
+		i = up
+	}
+}
+
+// pop takes the first out, and returns its key.
+func (h *turns) pop() (key uint64) {
+	q := *h
+	key = q[0].key
+	n := len(q) - 1
+	q[0] = q[n]
+	q = q[:n]
+	for i := 0; ; {
+		low := 2*i + 1
+		if low >= n {
+			break
+		}
+		if r := low + 1; r < n && q[r].offset < q[low].offset {
+			low = r
+		}
+		if q[i].offset <= q[low].offset {
+			break
+		}
+		q[i], q[low] = q[low], q[i]
+		i = low
+	}
+	if *h = q; n == 0 && cap(q) > 1024 {
+		*h = nil
+	}
+	return key
 }
 
 // delayed is a heap of items by when they are due. It takes no more than they do.

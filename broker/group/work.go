@@ -100,7 +100,12 @@ func (g *Group) giveTurn(key uint64, x *keyed) {
 	}
 	x.inTurn = true
 	first := &x.items[0]
-	g.work.ready[first.level].push(item{key: key, at: first.at, level: first.level, turn: true})
+	q := &g.work.ready[first.level]
+	if g.settings.FairKeys {
+		q.push(item{key: key, at: first.at, level: first.level, turn: true})
+		return
+	}
+	q.turns.push(turn{offset: first.offset, key: key, at: first.at})
 }
 
 // hold notes that a message that is handed out has its key.

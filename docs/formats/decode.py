@@ -1027,7 +1027,7 @@ def rising(numbers):
 
 # What must be so of the bodies of queues, beyond what their fields say.
 QUEUE_RULES = {
-    "consume": lambda f: 0 < f["max_in_flight"] <= 100_000 and f["concurrency"] and f["shards"],
+    "consume": lambda f: f["max_in_flight"] <= 100_000 and f["concurrency"] and f["shards"],
     "messages": lambda f: rising([a["index"] for a in f["attempts"]]) and all(a["attempt"] >= 2 for a in f["attempts"]),
     "settle": lambda f: 0 < len(f["runs"]) <= 4096 and sum(r["count"] for r in f["runs"]) <= 65_536,
     "settled": lambda f: len(f["failed"]) <= 65_536 and all(x["code"] for x in f["failed"]),

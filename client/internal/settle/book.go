@@ -65,7 +65,20 @@ func (b *Book) Add(c Claims, t Token) (*Flight, uint32) {
 func (b *Book) Up(shard uint32) {
 	l := b.line(shard)
 	l.again()
-	l.up = true
+	if l.open != nil {
+		l.waiting, l.open = append(l.waiting, l.open), nil
+	}
+	for _, f := range l.waiting {
+		f.old = true
+	}
+	l.up, l.old = true, len(l.waiting) // all that there is
+}
+
+// Behind reports whether something that was settled before the shard's lane was there is not answered: what the lane is handed
+// before that may be what was settled.
+func (b *Book) Behind(shard uint32) bool {
+	l := b.lines[shard]
+	return l != nil && l.old > 0
 }
 
 // again has what was written over a lane and not answered written over the next. It may be applied.
@@ -215,6 +228,9 @@ func (f *Flight) abort(c code.Code, why string) {
 // finish ends a flight. Its tokens are not needed for its results.
 func (b *Book) finish(f *Flight) {
 	b.pending -= len(f.tokens)
+	if f.old {
+		b.lines[f.Shard].old--
+	}
 	if len(b.free) < keepFree {
 		clear(f.tokens)
 		b.free = append(b.free, f.tokens[:0])

@@ -43,6 +43,7 @@ type Flight struct {
 	runs   int // that its tokens make in the order in which they came, at least as many as in order of hand-outs
 	rising bool
 	maybe  bool // an earlier writing may have been applied
+	old    bool // of before the lane that its shard has now
 	cut    []wire.SettleRun
 	failed []fault
 	err    *code.Error
@@ -157,6 +158,7 @@ type line struct {
 	open      *Flight   // takes tokens
 	waiting   []*Flight // full, or to be written again; before open
 	sent      []*Flight // unanswered
+	old       int       // of waiting and sent: what came before the lane
 	up        bool
 	failures  int
 	notBefore time.Time

@@ -253,3 +253,24 @@ func TestEverySettlementComesToItsTrueEnd(t *testing.T) {
 		}
 	})
 }
+
+// What was settled without a lane is answered before the lane may be handed anything: also when it is refused at first.
+func TestLaneIsBehindUntilOldSettlementsAreAnswered(t *testing.T) {
+	b := newBook()
+	b.Add(settle.Claims{Group: 1}, ack(1))
+	b.Up(0)
+	b.Add(settle.Claims{Group: 1, Generation: 2}, ack(1))
+	f := b.Take(0, start)
+	b.Refused(f.Ticket, code.New(code.Opening, ""), start)
+	now := start.Add(time.Minute)
+	if f = b.Take(0, now); !b.Behind(0) {
+		t.Fatal("not behind, and the old settlement is not answered")
+	}
+	if _, err := b.Settled(f.Ticket, nil); err != nil || b.Behind(0) {
+		t.Fatal("behind without anything old", err)
+	}
+	b.Abort(code.Closed, "")
+	if b.Behind(0) || b.Pending() != 0 {
+		t.Fatal("something is left")
+	}
+}
