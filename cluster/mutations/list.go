@@ -42,7 +42,7 @@ func (c catcher) String() string {
 // mutations is the whole list, from the disk upwards.
 func mutations() []mutation {
 	var all []mutation
-	for _, part := range [][]mutation{storageRules(), keyIndexRules(), cacheRules(), logRules(), memoryRules(), deliveryRules(), leaderRules(), consumeRules(), clientRules()} {
+	for _, part := range [][]mutation{storageRules(), keyIndexRules(), cacheRules(), logRules(), memoryRules(), deliveryRules(), leaderRules(), groupRules(), consumeRules(), clientRules()} {
 		all = append(all, part...)
 	}
 	return all

@@ -165,6 +165,9 @@ func (w *World) handActions(to []Action) []Action {
 				if w.left[Extend] > 0 {
 					to = append(to, Action{Kind: doExtend, N: n})
 				}
+				if w.left[Pair] > 0 {
+					to = append(to, Action{Kind: doPair, N: n})
+				}
 			}
 			continue
 		}

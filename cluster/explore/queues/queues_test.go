@@ -129,3 +129,10 @@ func withDead(b Budget) Budget {
 	}
 	return b
 }
+
+// S8: what became of a message is in the checkpoint that a restart reads.
+func TestCheckpointsHoldWhatBecame(t *testing.T) {
+	for _, f := range []Fault{Reject, Nack, Timeout} {
+		t.Log(run(t, plain(Only(1, f, Roll, Crash)), explore.Options{States: 3000, Finish: 4}))
+	}
+}
