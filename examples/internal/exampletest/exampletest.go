@@ -22,6 +22,23 @@ const patience = time.Minute // that a whole example may take; no test passes by
 // Run runs an example beside a node that is the context `local` and has a cache, and returns what it printed.
 func Run(t *testing.T, cache string, shards int, example func(context.Context, *log.Logger) error) string {
 	t.Helper()
+	return run(t, example, func(ctx context.Context, a *admin.Client) error {
+		_, err := a.EnsureCache(ctx, admin.CacheSpec{Name: cache, Shards: &shards})
+		return err
+	})
+}
+
+// RunStream is Run with a stream.
+func RunStream(t *testing.T, stream string, shards int, example func(context.Context, *log.Logger) error) string {
+	t.Helper()
+	return run(t, example, func(ctx context.Context, a *admin.Client) error {
+		_, err := a.EnsureStream(ctx, admin.StreamSpec{Name: stream, Shards: &shards})
+		return err
+	})
+}
+
+func run(t *testing.T, example func(context.Context, *log.Logger) error, prepare func(context.Context, *admin.Client) error) string {
+	t.Helper()
 	n := margaytest.Start(t)
 	here := n.Context()
 	config := t.TempDir()
@@ -36,7 +53,7 @@ func Run(t *testing.T, cache string, shards int, example func(context.Context, *
 		t.Fatal(err)
 	}
 	defer a.Close()
-	if _, err := a.EnsureCache(ctx, admin.CacheSpec{Name: cache, Shards: &shards}); err != nil {
+	if err := prepare(ctx, a); err != nil {
 		t.Fatal(err)
 	}
 	var out strings.Builder
