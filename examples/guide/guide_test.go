@@ -331,3 +331,29 @@ func TestCaches(t *testing.T) {
 		t.Errorf("the second term has token %d, the first had %d", token, first)
 	}
 }
+
+func TestQueues(t *testing.T) {
+	ctx, c := start(t, "emails", "invoices")
+	if _, err := c.Queue("emails").Push(ctx, client.Record{Key: []byte("ada"), Value: []byte("welcome")}); err != nil {
+		t.Fatal(err)
+	}
+	working, done := context.WithCancel(ctx)
+	defer done()
+	err := mail(working, c, func(ctx context.Context, m *client.Message) error {
+		defer done()
+		for range 2 {
+			if err := bill(context.WithoutCancel(ctx), c.Cache("invoices"), m, m.Value); err != nil {
+				t.Error(err)
+			}
+		}
+		return errNoAddress
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
+	}
+	for m, err := range c.Queue("emails").Group("mailers").DeadLetters(ctx) {
+		if err != nil || m.Error != errNoAddress.Error() {
+			t.Errorf("%+v, %v", m, err)
+		}
+	}
+}
