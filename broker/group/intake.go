@@ -98,7 +98,7 @@ func (s *Groups) wantScan(g *Group) {
 		}
 		s.again(g)
 	}
-	w.scan = max(w.scan, s.start)
+	s.followStart(g)
 	if w.scanning != 0 || w.scan >= s.end || s.asOf < w.scanOff || w.held >= LookAhead/2 {
 		return
 	}
@@ -110,6 +110,24 @@ func (s *Groups) wantScan(g *Group) {
 	s.scans++
 	w.scanning = s.scans
 	s.fx.Scans = append(s.fx.Scans, Scan{Group: g, From: w.scan, id: w.scanning})
+}
+
+// followStart goes on from the beginning of the log where that has come to lie above what was taken in: what is needed of what
+// lies between was carried.
+func (s *Groups) followStart(g *Group) {
+	w := g.work
+	if w.scan >= s.start {
+		return
+	}
+	if s.carried != nil {
+		s.carried.Below(s.start, func(m Message) bool {
+			if m.Offset >= w.scan && !g.passed.has(m.Offset) {
+				s.takeIn(g, m)
+			}
+			return true
+		})
+	}
+	w.scan = s.start
 }
 
 // scanned takes in what was read.
@@ -129,6 +147,7 @@ func (s *Groups) scanned(x *Scanned) {
 		w.scanOff = s.asOf + scanAgain
 		return
 	}
+	s.followStart(g)
 	for _, b := range x.Batches {
 		if b.HasOffsets() && b.NextOffset() > w.scan {
 			s.takeBatch(g, b, w.scan)

@@ -138,8 +138,9 @@ func (s *Groups) Commit(mark uint64) {
 	}
 }
 
-// Cut takes back what the batches from sequence at on said.
-func (s *Groups) Cut(at uint64) {
+// Cut takes back what the batches from sequence at on said, and before that what was handed out and has not left the shard.
+func (s *Groups) Cut(at uint64, hands []Hand) {
+	s.recall(hands)
 	s.expired = nil
 	touched := s.undo.cut(at)
 	s.disband()
@@ -153,6 +154,21 @@ func (s *Groups) Cut(at uint64) {
 	}
 	s.sweep.see(s.asOf)
 	s.dirty = true
+}
+
+// recall takes back what nobody has got, the last first, so that the first is in front again.
+func (s *Groups) recall(hands []Hand) {
+	for _, h := range slices.Backward(hands) {
+		g := h.To.group
+		if g == nil || g.work == nil {
+			continue
+		}
+		for _, it := range slices.Backward(h.Items) {
+			if c, ok := g.work.claims[it.Offset]; ok && c.handOut == it.HandOut {
+				s.back(g, it.Offset, c)
+			}
+		}
+	}
 }
 
 // disband lets go of the groups whose creation was cut off. Who has joined one is told so by the answer, which rested on that.

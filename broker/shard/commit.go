@@ -142,7 +142,10 @@ func (c *Core) cut(at uint64, err *code.Error, eff *Effects) {
 	c.dedups.cut(c.nextOffset)
 	c.keys.pending.cut(at)
 	c.sums.cut(c.nextOffset)
-	c.groups.Cut(at)
+	// What was handed out in this step rests on what is cut off, and nobody has got it yet.
+	c.groups.Cut(at, eff.Hands)
+	clear(eff.Hands)
+	eff.Hands = eff.Hands[:0]
 	c.sweepAgain = min(c.sweepAgain, at)
 	c.gens.cut(at)
 	if c.gens.last() != c.cfg.Generation {
