@@ -57,8 +57,8 @@ func (s *Groups) command(x *Command) (*Done, *code.Error) {
 	if was, seen := s.commands.seen[x.ID]; seen {
 		return &Done{Group: was.Group, Count: was.Count, Again: true}, nil
 	}
-	if !s.commands.room(s.asOf, s.undo.steps) {
-		return nil, code.New(code.TooMany, "the shard remembers %d commands of the last hour, as many as it may", MaxCommands).
+	if !s.commands.room(s.asOf) {
+		return nil, code.New(code.TooMany, "the shard has had %d commands within a minute, as many as it remembers", MaxCommands).
 			With(code.DetailLimit, MaxCommands).Retry(retryCommand)
 	}
 	done, err := s.do(x)

@@ -26,11 +26,15 @@ func (c *commands) put(u *undoLog, e batch.Command) {
 	})
 }
 
-// room says whether another may come, at an append time. What is too old to be remembered goes, unless something may still
-// be cut off: it would stand behind that again.
-func (c *commands) room(at int64, pending []undoStep) bool {
+// room says whether another may come, at an append time. What is too old to be remembered goes, and what is not so old when
+// there are very many.
+func (c *commands) room(at int64) bool {
 	n := 0
-	for len(pending) == 0 && n < len(c.order) && at-c.seen[c.order[n]].At > CommandKept {
+	for n < len(c.order) {
+		age := at - c.seen[c.order[n]].At
+		if age <= CommandKept && (len(c.order)-n < MaxCommands || age <= commandLeast) {
+			break
+		}
 		delete(c.seen, c.order[n])
 		n++
 	}

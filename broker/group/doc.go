@@ -24,6 +24,7 @@ const (
 	MaxParked    = 1_000_000    // messages of a group; with as many it hands out nothing new
 	MaxConsumers = 10_000       // of a group
 	MaxCommands  = 10_000       // whose ids the shard remembers
+	commandLeast = 60_000_000   // us, that an id is remembered at the least, however many come
 	CommandKept  = 3600_000_000 // us, by append time
 	MaxError     = batch.MaxGroupReason
 	LookKept     = 30_000_000 // us, that what is outstanding stays known when somebody looked and nobody consumes

@@ -11,7 +11,7 @@ import (
 	"margay.dev/wire/code"
 )
 
-const retryCommand = time.Minute
+const retryCommand = time.Second
 
 // Begin begins a step, at the shard's time (us): what is appended in it gets this sequence, and those behind it. The caller
 // has made room for it.

@@ -502,3 +502,30 @@ func TestLostMessageFreesItsKey(t *testing.T) {
 		})
 	}
 }
+
+// Many commands lock nobody out for longer than a minute: the oldest are forgotten then, and not before.
+func TestManyCommands(t *testing.T) {
+	r := newGroupRig(t, Config{})
+	r.create(nil)
+	id := func(n int) (id [16]byte) {
+		id[0], id[14], id[15] = 77, byte(n>>8), byte(n)
+		return id
+	}
+	for n := range group.MaxCommands - 1 {
+		r.command(group.Command{ID: id(n), Op: group.Pause, Name: "g"})
+	}
+	more := func() *code.Error {
+		r.step(&GroupCommand{group.Command{ID: id(20_000), Op: group.Resume, Name: "g", To: "more"}})
+		return r.got["more"].Err
+	}
+	if err := more(); err == nil || err.Code != code.TooMany {
+		t.Fatalf("beyond the bound: %v", err)
+	}
+	if d := r.command(group.Command{ID: id(0), Op: group.Pause, Name: "g"}); !d.Again {
+		t.Fatal("a command was forgotten within a minute")
+	}
+	r.now += 61_000_000
+	if err := more(); err != nil {
+		t.Fatal(err)
+	}
+}
