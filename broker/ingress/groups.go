@@ -103,7 +103,7 @@ func commandOf(f *wire.GroupCommand) *shard.GroupCommand {
 	case wire.PositionLatest:
 		x.Cursor = group.CursorEnd
 	case wire.PositionOffset:
-		x.Cursor = f.Position.Offset
+		x.Cursor = min(f.Position.Offset, group.CursorEnd-1) // which means the end, and no offset
 	case wire.PositionNone, wire.PositionEarliest, wire.PositionTime: // at the beginning, or it has to be looked for
 	}
 	return x

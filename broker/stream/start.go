@@ -124,7 +124,7 @@ var earliestTime = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC).UnixMi
 // CheckTime refuses what can only be a time in another unit.
 func CheckTime(at uint64, now time.Time) error {
 	if t := int64(at); t < earliestTime || t > now.Add(maxAhead).UnixMicro() {
-		return code.New(code.BadRequest, "time %d is not one in microseconds since 1970, between 2000 and a day from now", at)
+		return code.New(code.BadRequest, "time %d is not one in microseconds since 1970, between 2000 and a day from now", int64(at))
 	}
 	return nil
 }
