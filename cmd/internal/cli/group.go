@@ -180,7 +180,7 @@ func (a *app) groupInfoCommand() *cobra.Command {
 		Use:   "info QUEUE GROUP",
 		Short: "Show how a group is set and how it stands",
 		Example: `  margay group info emails mailers
-  margay group info shop/emails mailers --exact --output json`,
+  margay group info shop/emails mailers --exact=false --output json`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: a.completeGroups,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -193,7 +193,7 @@ func (a *app) groupInfoCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&counted, "exact", false, "count what is ready and delayed instead of estimating it; may take a while")
+	cmd.Flags().BoolVar(&counted, "exact", true, "count what is ready and delayed instead of estimating it; may take a while")
 	return cmd
 }
 

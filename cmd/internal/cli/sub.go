@@ -261,7 +261,7 @@ type recordView struct {
 	Value       *string      `json:"value"` // null: a tombstone
 	Encoding    string       `json:"encoding"`
 	AppendTime  time.Time    `json:"append_time"`
-	Timestamp   time.Time    `json:"timestamp"`
+	Timestamp   time.Time    `json:"timestamp,omitzero"`
 	Delay       string       `json:"delay,omitempty"`
 	TTL         string       `json:"ttl,omitempty"`
 	Gap         *gapView     `json:"gap,omitempty"`
