@@ -154,6 +154,9 @@ func (s *Shard) shareCommitted() {
 	}
 }
 
+// KeptBatch is SharedBatch of one that need not be read; nil of another.
+func (s *Shard) KeptBatch(seq uint64) *Shared { return s.host.shared.get(sharedKey{s.opening, seq}) }
+
 // snug is the same bytes without the room behind them, of which a small batch in a large buffer would hold much.
 func snug[B ~[]byte](b B) B {
 	if cap(b)-len(b) > len(b)/4 {

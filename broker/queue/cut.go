@@ -121,6 +121,9 @@ func (c *cutter) run(m *member, items []group.Handed) (n int, b []byte, slice bo
 	return n, cut, true, err
 }
 
+// maxBetween is how many control batches may lie between two batches of records, for the second to be found from the first.
+const maxBetween = 7
+
 // last is the batch of records that was last read.
 type last struct{ sequence, base, next uint64 }
 
@@ -138,6 +141,12 @@ func (l *last) find(s Shard, offset, sequence uint64) (x *host.Shared, at uint64
 	case offset >= l.base && offset < l.next:
 		at = l.sequence
 	case offset == l.next && l.next > 0:
+		for at = l.sequence + 1; at <= l.sequence+maxBetween+1; at++ {
+			if x := s.KeptBatch(at); x != nil && has(x, offset) {
+				*l = last{at, x.BaseOffset(), x.NextOffset()}
+				return x, at, nil
+			}
+		}
 		for at = l.sequence + 1; at <= l.sequence+2; at++ { // a control batch may lie between
 			x, err := s.SharedBatch(at)
 			if err != nil {

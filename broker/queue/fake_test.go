@@ -328,6 +328,13 @@ func (s *fake) SharedBatch(seq uint64) (*host.Shared, error) {
 	return &host.Shared{Batch: b}, nil
 }
 
+func (s *fake) KeptBatch(seq uint64) *host.Shared {
+	if x, err := s.SharedBatch(seq); err == nil && seq%2 == 0 { // not everything is
+		return x
+	}
+	return nil
+}
+
 func (s *fake) Now() int64 { return 1 }
 
 func (s *fake) View() shard.View { return shard.View{Generation: generation} }

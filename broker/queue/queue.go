@@ -37,6 +37,7 @@ type Shard interface {
 	Post(event shard.Event, to host.Waiter) *code.Error
 	Find(offset uint64) (sequence uint64, err error)
 	SharedBatch(sequence uint64) (*host.Shared, error)
+	KeptBatch(sequence uint64) *host.Shared
 	View() shard.View
 	Now() int64 // us
 	// OnEnd calls f when the shard is closed, at once if it is; f must not wait.

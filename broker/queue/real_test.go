@@ -51,7 +51,9 @@ func onHost(t *testing.T, run func(t *testing.T, r *onDisk)) {
 		r := &onDisk{t: t, log: l, pub: hosttest.NewAnswers(), id: 9}
 		r.rig = hosttest.Start(t, memfs.New(rand.New(rand.NewPCG(1, 1))), hosttest.NewPlane(l))
 		for n := range uint32(realShards) {
-			r.command(n, group.Command{Op: group.Create, Group: r.id})
+			settings := batch.DefaultGroupSettings()
+			settings.MaxAttempts = 0
+			r.command(n, group.Command{Op: group.Create, Group: r.id, Settings: &settings})
 		}
 		run(t, r)
 		for _, x := range r.lanes {
