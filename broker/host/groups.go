@@ -54,6 +54,9 @@ func (s *Shard) scan(x group.Scan) {
 		done.Scan = x
 		if err := s.readBatches(done, mark); err != nil {
 			done.Err = ReadError(err)
+			if !errors.Is(err, storage.ErrDropped) { // else it is read from where the log begins by now
+				s.host.log.Error("read the log for its groups", "log", s.Ref.Log, "shard", s.Ref.Shard, "offset", x.From, "error", err)
+			}
 		}
 		s.handOver(done)
 	})

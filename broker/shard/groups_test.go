@@ -27,6 +27,9 @@ type groupRig struct {
 	hands map[*group.Consumer][]group.Handed
 	got   map[any]Answer
 	next  byte
+
+	slow    bool // scans wait in waiting
+	waiting []group.Scan
 }
 
 func newGroupRig(t *testing.T, cfg Config) *groupRig {
@@ -96,6 +99,10 @@ func (r *groupRig) perform() {
 		}
 		r.c.Step(r.now, PlacesBuilt{Build: places}, &r.eff)
 		r.perform()
+	}
+	if r.slow {
+		r.waiting = append(r.waiting, scans...)
+		return
 	}
 	for _, x := range scans {
 		ev := &GroupsScanned{group.Scanned{Scan: x, Next: x.From}}
@@ -430,6 +437,42 @@ func TestOneStuckMessageIsCarried(t *testing.T) {
 	d := &group.Consumer{Credit: &unlimited{}}
 	r.step(&JoinGroup{Group: "h", Consumer: d, To: d})
 	r.wantOffsets(d, 0, 100)
+}
+
+// What is carried before a group has read it is not passed over: the log begins behind it by then, and reading on from there
+// would leave it waiting for ever.
+func TestCarriedBeforeItWasRead(t *testing.T) {
+	r := newGroupRig(t, Config{KeepUnsettled: true, SegmentBytes: 1 << 10})
+	r.create(nil)
+	c := r.join()
+	for range 100 {
+		r.push(batch.Record{Value: make([]byte, 200)})
+	}
+	for _, x := range r.take(c)[1:] {
+		r.settle(group.Ack, x)
+	}
+	r.push(batch.Record{})
+	r.open()
+	r.slow = true
+	c = r.join()
+	for range 100 {
+		r.step(Tick{Segments: r.segments()})
+	}
+	if r.c.View().Start.Offset == 0 {
+		t.Fatal("nothing was reclaimed")
+	}
+	r.slow = false
+	for _, x := range r.waiting {
+		ev := &GroupsScanned{group.Scanned{Scan: x, Next: x.From}}
+		for _, b := range r.log {
+			if b.HasOffsets() {
+				ev.Batches, ev.Next = append(ev.Batches, b), b.NextOffset()
+			}
+		}
+		r.c.Step(r.now, ev, &r.eff)
+		r.perform()
+	}
+	r.wantOffsets(c, 0, 100)
 }
 
 // segments is what the log holds, as the host would tell it.

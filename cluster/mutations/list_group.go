@@ -13,6 +13,24 @@ func groupRules() []mutation {
 	)
 	return []mutation{
 		{
+			name: "pass-over-what-was-carried-unread",
+			why:  "Q1: what was carried before its group has read it would wait for ever.",
+			file: "broker/group/intake.go",
+			old:  "	s.followStart(g)\n	for _, b := range x.Batches {\n",
+			new:  "	w.scan = max(w.scan, s.start)\n	for _, b := range x.Batches {\n",
+
+			caught: by("broker/shard", "TestCarriedBeforeItWasRead"),
+		},
+		{
+			name: "hand-out-behind-a-write-that-failed",
+			why:  "S8: who got the message would hold it beside the one whose claim is there again.",
+			file: "broker/group/step.go",
+			old:  "	s.recall(hands)\n",
+			new:  "	_ = hands\n",
+
+			caught: by("broker/shard", "TestOneHolderAfterATimeoutThatIsCutOff"),
+		},
+		{
 			name: "advance-before-the-dead-letter",
 			why:  "S8: between the two a crash leaves a message that is neither outstanding nor settled nor dead.",
 			file: claims,
