@@ -48,9 +48,10 @@ type GroupTotals struct {
 
 // GroupConsumer is a consumer of a group.
 type GroupConsumer struct {
-	Name string
-	// InFlight messages it has; Credit is above 0 when it has room for more.
-	InFlight, Credit int
+	Name     string
+	InFlight int
+	// Room: it may have more.
+	Room bool
 }
 
 // GroupShard is how a group stands in one shard.
@@ -188,12 +189,12 @@ func (g *GroupInfo) add(shard uint32, x *wire.GroupInfo) {
 	for _, c := range x.Consumers {
 		i := slices.IndexFunc(g.Consumers, func(o GroupConsumer) bool { return o.Name == c.Name && c.Name != "" })
 		if i < 0 {
-			g.Consumers = append(g.Consumers, GroupConsumer{c.Name, int(c.InFlight), int(c.Credit)})
+			g.Consumers = append(g.Consumers, GroupConsumer{c.Name, int(c.InFlight), c.Credit > 0})
 			continue
 		}
-		// Credit is of the lane, the same in each shard; what is out is of the shard.
+		// The room is the lane's, over all shards; what is out is the shard's.
 		g.Consumers[i].InFlight += int(c.InFlight)
-		g.Consumers[i].Credit = max(g.Consumers[i].Credit, int(c.Credit))
+		g.Consumers[i].Room = g.Consumers[i].Room || c.Credit > 0
 	}
 	slices.SortStableFunc(g.Consumers, func(a, b GroupConsumer) int { return cmp.Compare(a.Name, b.Name) })
 	g.Shards = append(g.Shards, GroupShard{

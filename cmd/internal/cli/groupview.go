@@ -57,7 +57,7 @@ type groupSettingsView struct {
 type groupConsumerView struct {
 	Name     string `json:"name"`
 	InFlight int    `json:"in_flight"`
-	Credit   int    `json:"credit"`
+	Room     bool   `json:"room"`
 }
 
 type groupShardView struct {
@@ -240,7 +240,7 @@ func (a *app) printGroup(g *client.GroupInfo) error {
 		if name == "" {
 			name = "(no name)"
 		}
-		rows = append(rows, []string{"consumer", fmt.Sprintf("%s: %d in flight, room for %d", output.Show([]byte(name)), c.InFlight, c.Credit)})
+		rows = append(rows, []string{"consumer", fmt.Sprintf("%s: %d in flight, %s", output.Show([]byte(name)), c.InFlight, roomText(c.Room))})
 	}
 	return a.Table(nil, rows)
 }
@@ -250,4 +250,11 @@ func oldest(t time.Time) string {
 		return ""
 	}
 	return ", the oldest for " + age(t)
+}
+
+func roomText(room bool) string {
+	if room {
+		return "room for more"
+	}
+	return "as much as it may"
 }
