@@ -28,7 +28,7 @@ type GroupInfo struct {
 	Ready, Delayed, InFlight, Dead uint64
 	// Exact: Ready and Delayed were counted; otherwise they are estimates.
 	Exact bool
-	// Oldest is when the oldest that is ready was stored; zero when none is.
+	// Oldest is when the oldest was stored that is neither settled nor dead, whatever it waits for; zero when none is.
 	Oldest    time.Time
 	Totals    GroupTotals
 	Consumers []GroupConsumer // told by Group.Info only

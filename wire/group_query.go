@@ -85,7 +85,7 @@ type GroupInfo struct {
 	Start, Next, End uint64
 	Ready, InFlight, Delayed, Dead,
 	Ranges uint64 // pieces in which what is settled lies
-	// OldestAppend is when the oldest that is ready was appended, in Unix microseconds; 0 when none is.
+	// OldestAppend is when the oldest was appended that is neither settled nor dead, in Unix microseconds; 0 when none is.
 	OldestAppend int64
 	Held         Held
 	// Exact: ready and delayed were counted; otherwise they are estimates.

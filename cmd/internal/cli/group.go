@@ -144,7 +144,7 @@ func (a *app) groupListCommand() *cobra.Command {
 		Aliases: []string{"ls"},
 		Short:   "List the groups of a queue, and what each has before it",
 		Long: `List the groups of a queue, with the messages that are ready, in flight, delayed and dead letters, the age of the oldest
-that is ready, the consumers, and what holds the group up. "~" stands before an estimate; --exact has the backlog
+of those but the dead, the consumers, and what holds the group up. "~" stands before an estimate; --exact has the backlog
 looked through.`,
 		Example: `  margay group list emails
   margay group list shop/emails --output json`,

@@ -220,10 +220,11 @@ func (a *app) printGroup(g *client.GroupInfo) error {
 		{"priority age", control.Duration(c.PriorityAge).String()},
 		{"expired are", expired},
 		{"dead letters", strconv.Itoa(c.MaxDeadLetters) + " a shard at most"},
-		{"ready", estimate(g.Ready, g.Exact) + oldest(g.Oldest)},
+		{"ready", estimate(g.Ready, g.Exact)},
 		{"in flight", digits(g.InFlight)},
 		{"delayed", estimate(g.Delayed, g.Exact)},
 		{"dead", digits(g.Dead)},
+		{"oldest", oldest(g.Oldest)},
 		{"held up", heldUp(g)},
 		{"so far", fmt.Sprintf("%d acked, %d expired, %d cancelled, %d lost; %d dead letters, %d redriven, %d discarded; %d failed attempts",
 			t.Acked, t.Expired, t.Cancelled, t.Lost, t.DeadLettered, t.Redriven, t.Discarded, t.FailedAttempts)},
@@ -247,9 +248,9 @@ func (a *app) printGroup(g *client.GroupInfo) error {
 
 func oldest(t time.Time) string {
 	if t.IsZero() {
-		return ""
+		return "-"
 	}
-	return ", the oldest for " + age(t)
+	return age(t)
 }
 
 func roomText(room bool) string {
