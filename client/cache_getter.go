@@ -71,7 +71,10 @@ func (g *getter) get(ctx context.Context, key string) (e Entry, found bool, err 
 		g.leave(grp)
 		return e, false, ended(ctx, Refused, "get")
 	}
-	if grp.err != nil {
+	switch {
+	case grp.err != nil && ctx.Err() != nil: // it may have failed for no other reason
+		return e, false, ended(ctx, Refused, "get")
+	case grp.err != nil:
 		return e, false, grp.err
 	}
 	if w := &grp.entries[i]; w.Kind == wire.EntryValue {
