@@ -144,7 +144,9 @@ func TestConsumeBufferIsBounded(t *testing.T) {
 		seen[string(m.Value)] = true
 		ack(t, m)
 	}
-	if f := b.Flows(); !slices.ContainsFunc(f, func(f wire.Flow) bool { return f.MaxInFlight == 0 }) {
+	// Either what came was given back, and handed out once more, or nothing more was asked for before it came.
+	gaveBack := func(f wire.Flow) bool { return len(f.Begun) > 0 && f.Begun[0].HandOut > 20 }
+	if f := b.Flows(); !slices.ContainsFunc(f, func(f wire.Flow) bool { return f.MaxInFlight == 0 || gaveBack(f) }) {
 		t.Fatalf("notes %+v", f)
 	}
 }

@@ -136,15 +136,17 @@ func (s *socket) Close() error {
 	return s.SimConn.Close()
 }
 
-// Unplug takes away whatever is at an address without a word: what it sends from now on goes nowhere.
-func (n *Network) Unplug(at netip.AddrPort) {
+// Silence takes away whatever is at an address without a word: what it sends from now on goes nowhere, and it does not know.
+// The returned function ends its socket, which it notices.
+func (n *Network) Silence(at netip.AddrPort) (end func()) {
 	n.mu.Lock()
 	h := n.hosts[at]
 	delete(n.hosts, at)
 	n.mu.Unlock()
-	if h != nil {
-		h.end()
+	if h == nil {
+		return func() {}
 	}
+	return h.end
 }
 
 // router is a host's way into the network.

@@ -124,12 +124,14 @@ var errDead = errors.New("the process is dead")
 
 // Kill ends the node's process: nothing more leaves it, and what it wrote is there for the next one.
 func (n *Node) Kill() {
-	n.unplug()
+	end := n.b.Network.Silence(NodeAddress()) // what it would do about its connections' end no dead process does
 	// A flush may still happen: the kernel writes back what it has when it likes.
 	n.faults.Add(&faultfs.Rule{
 		Ops: []faultfs.Op{faultfs.Create, faultfs.Remove, faultfs.Rename, faultfs.MkdirAll, faultfs.WriteAt, faultfs.Truncate, faultfs.Preallocate},
 		Err: errDead,
 	})
+	end()
+	n.hangUp()
 	_ = n.end()
 	n.disk.DropLocks()
 }
@@ -137,15 +139,17 @@ func (n *Node) Kill() {
 // PowerCut ends the node's process and leaves of its disk what a power cut at this moment would; what that is of the
 // bytes that were not flushed is drawn from rng, none with nil.
 func (n *Node) PowerCut(rng *rand.Rand) {
-	n.unplug() // first: what it said before is said about what is flushed by now
+	end := n.b.Network.Silence(NodeAddress()) // first: what it said before is said about what is flushed by now
+	n.hangUp()
 	left := n.disk.Crash(rng)
+	end()
 	n.faults.Clear() // whoever still works on the old disk is not to be waited for longer than need be
 	_ = n.end()
 	n.disk = left
 }
 
-func (n *Node) unplug() {
-	n.b.Network.Unplug(NodeAddress())
+// hangUp ends the connections over TCP, which the node notices.
+func (n *Node) hangUp() {
 	n.b.Network.killListener(webAddress)
 	n.b.Network.killListener(address)
 }
